@@ -1,0 +1,105 @@
+//! Intents: what one room asks of another, complete and without history.
+//!
+//! The agent's pure core makes these of what the cluster says; the kernel and BGP rooms make them
+//! true. Each is the whole wish, so a lost message cannot leave half of one behind.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use serde::{Deserialize, Serialize};
+
+use super::net::{Family, Prefix};
+
+/// A prefix to announce to every BGP peer.
+///
+/// All nodes announce one prefix with equal attributes (ORIGIN IGP, no MED, AS_PATH of one), or
+/// routers would not spread over them (ECMP).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Advert {
+    /// Where packets to this prefix should come: here.
+    pub prefix: Prefix,
+}
+
+/// This node's own addresses to name as next hop, one a family.
+///
+/// A session over the same family names its own local address instead; these serve the other one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct NextHops {
+    /// Next hop of IPv4 prefixes; without it they are not announced over IPv6 sessions.
+    pub v4: Option<Ipv4Addr>,
+    /// Next hop of IPv6 prefixes; without it they are not announced over IPv4 sessions.
+    pub v6: Option<Ipv6Addr>,
+}
+
+/// A route that should be in the kernel, with our protocol number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct FibRoute {
+    /// Its destination; one route a destination.
+    pub destination: Prefix,
+    /// The neighbour to hand packets to, of the destination's family and on-link.
+    pub gateway: IpAddr,
+}
+
+impl FibRoute {
+    /// The address family of the route.
+    pub fn family(&self) -> Family {
+        self.destination.family()
+    }
+}
+
+/// The transport protocols a Service port can have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum PortProtocol {
+    /// TCP, IP protocol 6.
+    #[serde(rename = "TCP")]
+    Tcp,
+    /// UDP, IP protocol 17.
+    #[serde(rename = "UDP")]
+    Udp,
+    /// SCTP, IP protocol 132.
+    #[serde(rename = "SCTP")]
+    Sctp,
+}
+
+impl PortProtocol {
+    /// Its number in the IP header.
+    pub fn number(self) -> u8 {
+        match self {
+            Self::Tcp => 6,
+            Self::Udp => 17,
+            Self::Sctp => 132,
+        }
+    }
+}
+
+impl fmt::Display for PortProtocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tcp => "TCP",
+            Self::Udp => "UDP",
+            Self::Sctp => "SCTP",
+        })
+    }
+}
+
+/// A port of a Service on one of its addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ServedPort {
+    /// The load-balancer address.
+    pub address: IpAddr,
+    /// The transport protocol.
+    pub protocol: PortProtocol,
+    /// The port, 1 to 65535.
+    pub port: u16,
+}
+
+/// What the guard table watches over: packets from outside to an announced address and a port that
+/// nobody serves are refused here instead of going back and forth to the router.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Guarded {
+    /// Load-balancer addresses this node announces now.
+    pub announced: BTreeSet<IpAddr>,
+    /// The ports Services have on them; left to kube-proxy.
+    pub served: BTreeSet<ServedPort>,
+}
