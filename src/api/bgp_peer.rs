@@ -1,0 +1,61 @@
+//! `BgpPeer`: a router that nodes announce routes to.
+
+use std::collections::BTreeMap;
+
+use kube::{CustomResource, KubeSchema};
+use serde::{Deserialize, Serialize};
+
+/// A router that nodes announce their pod CIDRs and the addresses of Services to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, CustomResource, KubeSchema)]
+#[kube(
+    group = "cairn.dev",
+    version = "v1alpha1",
+    kind = "BgpPeer",
+    plural = "bgppeers",
+    category = "cairn",
+    doc = "A router that nodes announce their pod CIDRs and the addresses of Services to.",
+    printcolumn(name = "Address", type_ = "string", json_path = ".spec.address"),
+    printcolumn(name = "Peer-ASN", type_ = "integer", json_path = ".spec.peerAsn"),
+    printcolumn(name = "Local-ASN", type_ = "integer", json_path = ".spec.localAsn"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[x_kube(validation = Rule::new("self.holdTimeSeconds == 0 || self.holdTimeSeconds >= 3")
+    .message("holdTimeSeconds is 0 (never expires) or 3 to 65535 (RFC 4271 §4.2)")
+    .field_path(".holdTimeSeconds"))]
+pub struct BgpPeerSpec {
+    /// The AS number of the nodes, 1 to 4294967294.
+    #[schemars(range(min = 1, max = 4294967294_u32))]
+    #[x_kube(validation = Rule::new("self != 23456 && self != 65535")
+        .message("localAsn is not one of the reserved numbers 23456 and 65535 (RFC 6793, RFC 7300)"))]
+    pub local_asn: u32,
+    /// The AS number of the router, 1 to 4294967294; equal to `localAsn` for an internal session.
+    #[schemars(range(min = 1, max = 4294967294_u32))]
+    #[x_kube(validation = Rule::new("self != 23456 && self != 65535")
+        .message("peerAsn is not one of the reserved numbers 23456 and 65535 (RFC 6793, RFC 7300)"))]
+    pub peer_asn: u32,
+    /// The router's address, IPv4 or IPv6. Routes of both families are announced in one session.
+    #[x_kube(validation = Rule::new("isIP(self)").message("address is an IP address such as 10.90.0.1 or fd90::1"))]
+    #[schemars(length(max = 45))]
+    pub address: String,
+    /// The router's TCP port, 1 to 65535.
+    #[serde(default = "default_port")]
+    #[schemars(range(min = 1, max = 65535))]
+    pub port: u16,
+    /// Seconds without a message after which the session counts as dead: 0 (never) or 3 to 65535.
+    /// The lower of both sides' values is used (RFC 4271 §4.2).
+    #[serde(default = "default_hold_time_seconds")]
+    #[schemars(range(min = 0, max = 65535))]
+    pub hold_time_seconds: u16,
+    /// Labels of the nodes that keep a session with this router; none means every node.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub node_selector: BTreeMap<String, String>,
+}
+
+fn default_port() -> u16 {
+    179
+}
+
+fn default_hold_time_seconds() -> u16 {
+    90
+}

@@ -1,0 +1,51 @@
+//! Conditions as Kubernetes objects carry them, with reasons from a closed set.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// One condition of an object (`metav1.Condition`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Condition {
+    /// What the condition is about.
+    #[serde(rename = "type")]
+    pub kind: ConditionType,
+    /// Whether it holds.
+    pub status: ConditionStatus,
+    /// Why, in one word of a closed set.
+    pub reason: ConditionReason,
+    /// Why, in one sentence for people.
+    pub message: String,
+    /// When `status` last changed, RFC 3339.
+    pub last_transition_time: String,
+    /// `metadata.generation` this speaks of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+}
+
+/// What a condition is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub enum ConditionType {
+    /// The object is valid and in use.
+    Ready,
+}
+
+/// Whether a condition holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ConditionStatus {
+    /// It holds.
+    True,
+    /// It does not.
+    False,
+    /// Nobody can tell.
+    Unknown,
+}
+
+/// The closed set of reasons.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ConditionReason {
+    /// Every field is right.
+    Valid,
+    /// Some field is wrong; the message names each.
+    Invalid,
+}

@@ -1,0 +1,35 @@
+//! The custom resources of `cairn.dev/v1alpha1`, all cluster-scoped.
+//!
+//! People write [`AddressPool`] and [`BgpPeer`]; the leader writes [`NodeRoute`], each agent its own
+//! [`NodeReport`]. The CRDs in `manifests/crds/` are generated from these types. Fields hold what was
+//! typed; `config` turns it into checked values and tells all faults of an object at once.
+
+pub mod address_pool;
+pub mod bgp_peer;
+pub mod condition;
+pub mod node_report;
+pub mod node_route;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::CustomResourceExt;
+
+pub use address_pool::{AddressPool, AddressPoolSpec, AddressPoolStatus};
+pub use bgp_peer::{BgpPeer, BgpPeerSpec};
+pub use condition::{Condition, ConditionReason, ConditionStatus, ConditionType};
+pub use node_report::{
+    BgpReport, NodeReport, NodeReportSpec, NodeReportStatus, PeerException, RouteException, RouteExceptionReason,
+    RouteReport, Witnessed,
+};
+pub use node_route::{EntryFlag, NodeRoute, NodeRouteSpec};
+
+/// The API group of every custom resource.
+pub const GROUP: &str = "cairn.dev";
+/// Their version.
+pub const VERSION: &str = "v1alpha1";
+/// `spec.loadBalancerClass` of Services that are ours by class (KEP-1959).
+pub const LOAD_BALANCER_CLASS: &str = "cairn.dev/cairn";
+
+/// Every CRD, in the order of their kinds.
+pub fn crds() -> Vec<CustomResourceDefinition> {
+    vec![AddressPool::crd(), BgpPeer::crd(), NodeReport::crd(), NodeRoute::crd()]
+}

@@ -1,0 +1,125 @@
+//! `NodeReport`: what one agent did, and what it could not do.
+
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The report of one node's agent; it has the node's name and only a status.
+///
+/// It holds counts and exceptions, never a list that grows with nodes or Services: what went well
+/// needs no words.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, CustomResource, KubeSchema)]
+#[kube(
+    group = "cairn.dev",
+    version = "v1alpha1",
+    kind = "NodeReport",
+    plural = "nodereports",
+    category = "cairn",
+    status = "NodeReportStatus",
+    doc = "What the agent of one node did, and what it could not do.",
+    printcolumn(name = "Routes", type_ = "integer", json_path = ".status.routes.installed"),
+    printcolumn(name = "Wanted", type_ = "integer", json_path = ".status.routes.wanted"),
+    printcolumn(name = "Sessions", type_ = "integer", json_path = ".status.bgp.established"),
+    printcolumn(name = "Peers", type_ = "integer", json_path = ".status.bgp.peers"),
+    printcolumn(name = "Announced", type_ = "integer", json_path = ".status.bgp.announced")
+)]
+pub struct NodeReportSpec {}
+
+/// What the agent found and did.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeReportStatus {
+    /// The kernel's boot id; a report of an earlier boot says nothing of today's routes.
+    pub boot_id: String,
+    /// Digest of the own `NodeRoute` the agent acted on; absent before it has seen one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_route: Option<String>,
+    /// Nodes this one is a witness for, and the version of their routes that is in its kernel.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub witnessed: Vec<Witnessed>,
+    /// Kernel routes to other nodes' pods.
+    pub routes: RouteReport,
+    /// BGP sessions.
+    pub bgp: BgpReport,
+}
+
+/// A node this one has routes to.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Witnessed {
+    /// The node.
+    pub node: String,
+    /// Digest of its `NodeRoute` that the kernel's routes agree with.
+    pub route: String,
+}
+
+/// Kernel routes to other nodes' pods.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RouteReport {
+    /// Pod CIDRs of other nodes.
+    pub wanted: u32,
+    /// Those with a route in the kernel.
+    pub installed: u32,
+    /// Those without, and why; the first 32.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exceptions: Vec<RouteException>,
+}
+
+/// A pod CIDR without a route.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RouteException {
+    /// The node whose pods it holds.
+    pub node: String,
+    /// The pod CIDR.
+    pub cidr: String,
+    /// Why there is no route.
+    pub reason: RouteExceptionReason,
+    /// The same in one sentence, with the particulars.
+    pub message: String,
+}
+
+/// Why a pod CIDR has no route here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub enum RouteExceptionReason {
+    /// The node has no address of the CIDR's family.
+    NoAddressOfFamily,
+    /// The node's address is not on a network of this node: a router has to carry it.
+    NotOnLink,
+    /// The kernel says the gateway cannot be reached.
+    Unreachable,
+    /// Someone else's route has this destination.
+    OwnedByOther,
+    /// The agent may not change routes: it lacks NET_ADMIN.
+    Denied,
+    /// The kernel refused the route.
+    Refused,
+    /// The CIDR or address in the `NodeRoute` does not parse.
+    Malformed,
+}
+
+/// BGP sessions of the node.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BgpReport {
+    /// Peers this node should have a session with.
+    pub peers: u32,
+    /// Sessions that are Established.
+    pub established: u32,
+    /// Prefixes announced in each Established session.
+    pub announced: u32,
+    /// Peers without a session, and why; the first 32.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exceptions: Vec<PeerException>,
+}
+
+/// A peer without a session.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PeerException {
+    /// The `BgpPeer`.
+    pub peer: String,
+    /// Why, in one sentence.
+    pub message: String,
+}

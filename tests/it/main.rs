@@ -1,0 +1,4 @@
+//! Tests that need no cluster: the structure of the house, generated files, and the kernel in
+//! namespaces of their own.
+
+mod manifests;
