@@ -3,4 +3,5 @@
 //! The modules in reading order; ARCHITECTURE.md draws how they may know each other.
 
 pub mod api;
+pub mod cluster;
 pub mod model;

@@ -1,12 +1,13 @@
 //! The domain's words: what the rooms say to each other.
 //!
 //! Everything here is a value. Nothing here reads a clock, a socket, a file or the API server.
-//! Start reading at [`names`] (who), [`net`] (where) and [`intents`] (what should be).
+//! Start reading at [`names`] (who), [`net`] (where), [`views`] (what is) and [`intents`] (what should be).
 
 pub mod intents;
 pub mod moment;
 pub mod names;
 pub mod net;
+pub mod views;
 
 pub use intents::{Advert, FibRoute, Guarded, NextHops, PortProtocol, ServedPort};
 pub use moment::Moment;

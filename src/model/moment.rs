@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// A point on CLOCK_BOOTTIME: time since the machine booted, suspend included.
 ///
 /// Rust's `Instant` stands still in suspend and the wall clock jumps; timers of protocols may do
-/// neither. Only shells read the clock (`cluster::clock::now`); pure code takes a `Moment`.
+/// neither. Only shells read the clock (`cluster::clock`); pure code takes a `Moment`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Moment(Duration);
 

@@ -1,0 +1,197 @@
+#![expect(clippy::disallowed_methods, reason = "shell: owns the watch tasks")]
+//! Stores: watch a kind of object, keep views of it, say when something changed.
+//!
+//! A store shows nothing before its first complete list and never goes back: while the API server is
+//! away it keeps the last state, and a new list replaces the old one at once when it is complete.
+//! So an outage looks like silence, never like absence.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::pin::pin;
+use std::sync::{Arc, RwLock};
+
+use futures_util::StreamExt;
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tracing::{info, warn};
+
+/// Views of every object of one kind, by name (`namespace/name` for namespaced kinds).
+///
+/// Clones see the same objects, and each notices changes for itself.
+#[derive(Debug)]
+pub struct Store<V> {
+    shared: Arc<RwLock<BTreeMap<String, Arc<V>>>>,
+    state: watch::Receiver<State>,
+    // Aborts the watch when the last clone goes.
+    _task: Arc<AbortOnDrop>,
+}
+
+impl<V> Clone for Store<V> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared), state: self.state.clone(), _task: Arc::clone(&self._task) }
+    }
+}
+
+/// Counts changes; zero before the first complete list.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct State {
+    changes: u64,
+}
+
+#[derive(Debug)]
+struct AbortOnDrop(JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl<V> Store<V>
+where
+    V: PartialEq + Send + Sync + 'static,
+{
+    /// Starts watching `api`; `view` keeps what is needed of an object, or nothing of it.
+    ///
+    /// Watching goes on until the last clone of the store is dropped. Errors are retried with
+    /// jittered backoff and told once each time the server goes away and comes back.
+    pub fn watch<K>(api: Api<K>, config: watcher::Config, view: fn(&K) -> Option<V>) -> Self
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+    {
+        let shared = Arc::new(RwLock::new(BTreeMap::new()));
+        let (sender, state) = watch::channel(State::default());
+        let writer = Writer { shared: Arc::clone(&shared), state: sender, listing: BTreeMap::new(), is_away: false };
+        let task = tokio::spawn(writer.run(api, config, view));
+        Self { shared, state, _task: Arc::new(AbortOnDrop(task)) }
+    }
+
+    /// Whether the first complete list has arrived.
+    pub fn is_synced(&self) -> bool {
+        self.state.borrow().changes > 0
+    }
+
+    /// Waits for the first complete list.
+    pub async fn synced(&mut self) {
+        // The sender lives in the task, which lives as long as `self`.
+        let _ = self.state.wait_for(|state| state.changes > 0).await;
+    }
+
+    /// Waits until something changed since this clone last asked.
+    ///
+    /// Cancel-safe: a change that was not awaited to its end is seen by the next call.
+    pub async fn changed(&mut self) {
+        if self.state.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Every object now. The map is copied, the views are shared.
+    pub fn snapshot(&self) -> BTreeMap<String, Arc<V>> {
+        self.read().clone()
+    }
+
+    /// One object now.
+    pub fn get(&self, name: &str) -> Option<Arc<V>> {
+        self.read().get(name).cloned()
+    }
+
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<String, Arc<V>>> {
+        self.shared.read().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// The task that fills a store.
+struct Writer<V> {
+    shared: Arc<RwLock<BTreeMap<String, Arc<V>>>>,
+    state: watch::Sender<State>,
+    /// A list that is not complete yet.
+    listing: BTreeMap<String, Arc<V>>,
+    is_away: bool,
+}
+
+impl<V: PartialEq + Send + Sync + 'static> Writer<V> {
+    async fn run<K>(mut self, api: Api<K>, config: watcher::Config, view: fn(&K) -> Option<V>)
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+    {
+        let kind = K::kind(&()).into_owned();
+        let mut events = pin!(watcher(api, config).default_backoff());
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(event) => {
+                    self.is_back(&kind);
+                    self.take(event, view);
+                }
+                Err(error) => self.went_away(&kind, &error),
+            }
+        }
+    }
+
+    fn is_back(&mut self, kind: &str) {
+        if std::mem::take(&mut self.is_away) {
+            info!(kind, "watching again");
+        }
+    }
+
+    fn went_away(&mut self, kind: &str, error: &watcher::Error) {
+        // An expired resource version or a watch the server cut is ordinary: the watcher lists again.
+        let is_ordinary = matches!(error, watcher::Error::WatchError(status) if status.code == 410);
+        if !is_ordinary && !std::mem::replace(&mut self.is_away, true) {
+            let error = error as &dyn std::error::Error;
+            warn!(kind, error, "cannot watch; the last state stays in force");
+        }
+    }
+
+    fn take<K: Resource<DynamicType = ()>>(&mut self, event: watcher::Event<K>, view: fn(&K) -> Option<V>) {
+        match event {
+            watcher::Event::Init => self.listing = BTreeMap::new(),
+            watcher::Event::InitApply(object) => {
+                if let Some(view) = view(&object) {
+                    self.listing.insert(name_of(&object), Arc::new(view));
+                }
+            }
+            watcher::Event::InitDone => {
+                let complete = std::mem::take(&mut self.listing);
+                self.change(|objects| {
+                    *objects = complete;
+                    true
+                });
+            }
+            watcher::Event::Apply(object) => {
+                let (name, view) = (name_of(&object), view(&object));
+                self.change(|objects| match view {
+                    Some(view) if objects.get(&name).is_some_and(|known| **known == view) => false,
+                    Some(view) => {
+                        objects.insert(name, Arc::new(view));
+                        true
+                    }
+                    None => objects.remove(&name).is_some(),
+                });
+            }
+            watcher::Event::Delete(object) => {
+                let name = name_of(&object);
+                self.change(|objects| objects.remove(&name).is_some());
+            }
+        }
+    }
+
+    fn change(&self, edit: impl FnOnce(&mut BTreeMap<String, Arc<V>>) -> bool) {
+        let has_changed = edit(&mut self.shared.write().unwrap_or_else(|poisoned| poisoned.into_inner()));
+        if has_changed {
+            self.state.send_modify(|state| state.changes += 1);
+        }
+    }
+}
+
+fn name_of<K: Resource>(object: &K) -> String {
+    let meta = object.meta();
+    let name = meta.name.as_deref().unwrap_or_default();
+    match meta.namespace.as_deref() {
+        Some(namespace) => format!("{namespace}/{name}"),
+        None => name.to_owned(),
+    }
+}

@@ -1,0 +1,174 @@
+//! From Kubernetes objects to the views of them that stores keep.
+//!
+//! Objects come from the API server, which has checked them: what does not parse all the same is
+//! left out, and what cannot be named gives no view.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{self as core, Node, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::ResourceExt;
+
+use crate::model::views::{
+    EndpointCounts, EndpointView, Ingress, IpFamilyPolicy, IpMode, NodeAddress, NodeAddressKind, NodeView, ServiceView,
+    Taint, TrafficPolicy, Truth,
+};
+use crate::model::{Family, PortProtocol, ServiceKey};
+
+const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
+const SERVICE_PROXY_NAME: &str = "service.kubernetes.io/service-proxy-name";
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
+/// Annotations that say something to Cairn.
+const ANNOTATION_PREFIXES: [&str; 3] = ["cairn.dev/", "metallb.io/", "metallb.universe.tf/"];
+
+/// The view of a Node.
+pub fn node(node: &Node) -> Option<NodeView> {
+    let spec = node.spec.as_ref();
+    let status = node.status.as_ref();
+    let info = status.and_then(|s| s.node_info.as_ref());
+    Some(NodeView {
+        name: node.name_any().parse().ok()?,
+        uid: node.uid().unwrap_or_default(),
+        resource_version: node.resource_version().unwrap_or_default(),
+        is_deleting: node.metadata.deletion_timestamp.is_some(),
+        labels: node.labels().clone(),
+        provided_node_ip: node.annotations().get(PROVIDED_NODE_IP).cloned(),
+        provider_id: spec.and_then(|s| s.provider_id.clone()).filter(|id| !id.is_empty()),
+        pod_cidrs: spec.map(pod_cidrs).unwrap_or_default(),
+        taints: spec.and_then(|s| s.taints.as_ref()).into_iter().flatten().map(taint).collect(),
+        addresses: status.and_then(|s| s.addresses.as_ref()).into_iter().flatten().filter_map(node_address).collect(),
+        ready: condition(node, "Ready").map(|c| truth(&c.status)),
+        network_unavailable: condition(node, "NetworkUnavailable")
+            .map(|c| (truth(&c.status), c.reason.clone().unwrap_or_default())),
+        system_uuid: info.map(|i| i.system_uuid.clone()).filter(|id| !id.is_empty()),
+        boot_id: info.map(|i| i.boot_id.clone()).filter(|id| !id.is_empty()),
+    })
+}
+
+fn pod_cidrs(spec: &core::NodeSpec) -> Vec<crate::model::Prefix> {
+    let listed = spec.pod_cidrs.as_deref().unwrap_or_default();
+    let single = spec.pod_cidr.as_slice();
+    let written = if listed.is_empty() { single } else { listed };
+    written.iter().filter_map(|cidr| cidr.parse().ok()).collect()
+}
+
+fn condition<'a>(node: &'a Node, kind: &str) -> Option<&'a core::NodeCondition> {
+    node.status.as_ref()?.conditions.as_ref()?.iter().find(|condition| condition.type_ == kind)
+}
+
+fn truth(status: &str) -> Truth {
+    match status {
+        "True" => Truth::True,
+        "False" => Truth::False,
+        _ => Truth::Unknown,
+    }
+}
+
+fn taint(taint: &core::Taint) -> Taint {
+    Taint {
+        key: taint.key.clone(),
+        value: taint.value.clone().filter(|value| !value.is_empty()),
+        effect: taint.effect.clone(),
+        time_added: taint.time_added.as_ref().map(|time| time.0.to_string()),
+    }
+}
+
+fn node_address(address: &core::NodeAddress) -> Option<NodeAddress> {
+    let kind = match address.type_.as_str() {
+        "InternalIP" => NodeAddressKind::InternalIp,
+        "ExternalIP" => NodeAddressKind::ExternalIp,
+        "Hostname" => NodeAddressKind::Hostname,
+        "InternalDNS" => NodeAddressKind::InternalDns,
+        "ExternalDNS" => NodeAddressKind::ExternalDns,
+        _ => return None,
+    };
+    Some(NodeAddress { kind, address: address.address.clone() })
+}
+
+/// The view of a Service.
+pub fn service(service: &Service) -> Option<ServiceView> {
+    let spec = service.spec.as_ref()?;
+    let is_ours_to_read = |key: &str| ANNOTATION_PREFIXES.iter().any(|prefix| key.starts_with(prefix));
+    let ingress = service.status.as_ref().and_then(|s| s.load_balancer.as_ref()).and_then(|l| l.ingress.as_ref());
+    Some(ServiceView {
+        key: ServiceKey::new(service.namespace()?, service.name_any()),
+        uid: service.uid().unwrap_or_default(),
+        resource_version: service.resource_version().unwrap_or_default(),
+        created_seconds: service.creation_timestamp().map(|time| time.0.as_second()).unwrap_or_default(),
+        is_deleting: service.metadata.deletion_timestamp.is_some(),
+        is_load_balancer: spec.type_.as_deref() == Some("LoadBalancer"),
+        class: spec.load_balancer_class.clone(),
+        annotations: service
+            .annotations()
+            .iter()
+            .filter(|(key, _)| is_ours_to_read(key))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect(),
+        load_balancer_ip: spec.load_balancer_ip.clone().filter(|ip| !ip.is_empty()),
+        ip_families: spec.ip_families.iter().flatten().filter_map(|text| family(text)).collect(),
+        ip_family_policy: match spec.ip_family_policy.as_deref() {
+            Some("RequireDualStack") => IpFamilyPolicy::RequireDualStack,
+            Some("PreferDualStack") => IpFamilyPolicy::PreferDualStack,
+            _ => IpFamilyPolicy::SingleStack,
+        },
+        external_traffic_policy: match spec.external_traffic_policy.as_deref() {
+            Some("Local") => TrafficPolicy::Local,
+            _ => TrafficPolicy::Cluster,
+        },
+        ports: spec.ports.iter().flatten().filter_map(port).collect(),
+        finalizers: service.finalizers().to_vec(),
+        ingress: ingress.into_iter().flatten().map(ingress_entry).collect(),
+        has_foreign_proxy: service.labels().contains_key(SERVICE_PROXY_NAME),
+    })
+}
+
+fn family(text: &str) -> Option<Family> {
+    match text {
+        "IPv4" => Some(Family::V4),
+        "IPv6" => Some(Family::V6),
+        _ => None,
+    }
+}
+
+fn port(port: &core::ServicePort) -> Option<(PortProtocol, u16)> {
+    let protocol = match port.protocol.as_deref() {
+        None | Some("TCP") => PortProtocol::Tcp,
+        Some("UDP") => PortProtocol::Udp,
+        Some("SCTP") => PortProtocol::Sctp,
+        Some(_) => return None,
+    };
+    Some((protocol, u16::try_from(port.port).ok()?))
+}
+
+fn ingress_entry(entry: &core::LoadBalancerIngress) -> Ingress {
+    Ingress {
+        ip: entry.ip.as_deref().and_then(|ip| ip.parse().ok()),
+        ip_mode: match entry.ip_mode.as_deref() {
+            Some("VIP") => IpMode::Vip,
+            Some("Proxy") => IpMode::Proxy,
+            _ => IpMode::Unset,
+        },
+    }
+}
+
+/// The view of an EndpointSlice; none for one that belongs to no Service.
+pub fn endpoint_slice(slice: &EndpointSlice) -> Option<EndpointView> {
+    let service = slice.labels().get(SERVICE_NAME)?;
+    let mut nodes = BTreeMap::<_, EndpointCounts>::new();
+    for endpoint in slice.endpoints.iter().flatten() {
+        let Some(node) = endpoint.node_name.as_deref().and_then(|name| name.parse().ok()) else { continue };
+        let conditions = endpoint.conditions.as_ref();
+        // An absent `ready` means ready, an absent `serving` means as `ready` (discovery.k8s.io/v1).
+        let is_ready = conditions.and_then(|c| c.ready).unwrap_or(true);
+        let is_serving = conditions.and_then(|c| c.serving).unwrap_or(is_ready);
+        let is_terminating = conditions.and_then(|c| c.terminating).unwrap_or(false);
+        let counts = nodes.entry(node).or_default();
+        counts.ready += u32::from(is_ready);
+        counts.serving_terminating += u32::from(!is_ready && is_serving && is_terminating);
+    }
+    Some(EndpointView {
+        service: ServiceKey::new(slice.namespace()?, service.clone()),
+        family: family(&slice.address_type),
+        nodes,
+    })
+}

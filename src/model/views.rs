@@ -1,0 +1,213 @@
+//! Views: the few fields Cairn uses of the objects it watches.
+//!
+//! Stores keep these and drop the objects: 5,000 Nodes with their images and 100,000 EndpointSlices
+//! would not fit an agent. `cluster::views` makes them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use super::names::{NodeName, ServiceKey};
+use super::net::{Family, Prefix};
+use super::{PortProtocol, ProviderId};
+
+/// A Node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeView {
+    /// Its name.
+    pub name: NodeName,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `metadata.resourceVersion`, to guard writes.
+    pub resource_version: String,
+    /// Whether it has a deletion timestamp.
+    pub is_deleting: bool,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// `alpha.kubernetes.io/provided-node-ip`, what the kubelet's `--node-ip` said.
+    pub provided_node_ip: Option<String>,
+    /// `spec.providerID` as it stands, ours or another's.
+    pub provider_id: Option<String>,
+    /// `spec.podCIDRs`, those that parse.
+    pub pod_cidrs: Vec<Prefix>,
+    /// `spec.taints`, in order.
+    pub taints: Vec<Taint>,
+    /// `status.addresses`, in order.
+    pub addresses: Vec<NodeAddress>,
+    /// Status of the condition `Ready`.
+    pub ready: Option<Truth>,
+    /// Status and reason of the condition `NetworkUnavailable`.
+    pub network_unavailable: Option<(Truth, String)>,
+    /// `status.nodeInfo.systemUUID`; `None` when empty.
+    pub system_uuid: Option<String>,
+    /// `status.nodeInfo.bootID`; `None` when empty.
+    pub boot_id: Option<String>,
+}
+
+impl NodeView {
+    /// The provider ID, when it is one of ours.
+    pub fn own_provider_id(&self) -> Option<ProviderId> {
+        self.provider_id.as_deref()?.parse().ok()
+    }
+
+    /// Its internal IP addresses, in order.
+    pub fn internal_ips(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.addresses
+            .iter()
+            .filter(|address| address.kind == NodeAddressKind::InternalIp)
+            .filter_map(|address| address.address.parse().ok())
+    }
+}
+
+/// A taint of a Node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Taint {
+    /// Its key.
+    pub key: String,
+    /// Its value; absent and empty mean the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    /// Its effect: `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    pub effect: String,
+    /// When it was added, RFC 3339.
+    #[serde(default, rename = "timeAdded", skip_serializing_if = "Option::is_none")]
+    pub time_added: Option<String>,
+}
+
+/// An entry of a Node's `status.addresses`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeAddress {
+    /// What the address is.
+    #[serde(rename = "type")]
+    pub kind: NodeAddressKind,
+    /// An IP address, or a name for the kinds that are names.
+    pub address: String,
+}
+
+/// The kinds of node addresses Kubernetes knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum NodeAddressKind {
+    /// An address within the cluster.
+    #[serde(rename = "InternalIP")]
+    InternalIp,
+    /// An address reachable from outside.
+    #[serde(rename = "ExternalIP")]
+    ExternalIp,
+    /// The host's name.
+    Hostname,
+    /// A DNS name that resolves to an internal address.
+    #[serde(rename = "InternalDNS")]
+    InternalDns,
+    /// A DNS name that resolves to an external address.
+    #[serde(rename = "ExternalDNS")]
+    ExternalDns,
+}
+
+/// The status of a condition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Truth {
+    /// It holds.
+    True,
+    /// It does not.
+    False,
+    /// Nobody can tell.
+    Unknown,
+}
+
+/// A Service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServiceView {
+    /// Its namespace and name.
+    pub key: ServiceKey,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `metadata.resourceVersion`, to guard writes.
+    pub resource_version: String,
+    /// `metadata.creationTimestamp` in seconds since 1970: the older of two wins.
+    pub created_seconds: i64,
+    /// Whether it has a deletion timestamp.
+    pub is_deleting: bool,
+    /// Whether `spec.type` is `LoadBalancer`.
+    pub is_load_balancer: bool,
+    /// `spec.loadBalancerClass`.
+    pub class: Option<String>,
+    /// Annotations of Cairn and of MetalLB.
+    pub annotations: BTreeMap<String, String>,
+    /// `spec.loadBalancerIP`; `None` when empty.
+    pub load_balancer_ip: Option<String>,
+    /// `spec.ipFamilies`, in order.
+    pub ip_families: Vec<Family>,
+    /// `spec.ipFamilyPolicy`.
+    pub ip_family_policy: IpFamilyPolicy,
+    /// `spec.externalTrafficPolicy`.
+    pub external_traffic_policy: TrafficPolicy,
+    /// `spec.ports`.
+    pub ports: BTreeSet<(PortProtocol, u16)>,
+    /// `metadata.finalizers`, in order.
+    pub finalizers: Vec<String>,
+    /// `status.loadBalancer.ingress`, in order.
+    pub ingress: Vec<Ingress>,
+    /// Whether the label `service.kubernetes.io/service-proxy-name` hands it to another proxy.
+    pub has_foreign_proxy: bool,
+}
+
+/// `spec.ipFamilyPolicy` of a Service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum IpFamilyPolicy {
+    /// One family.
+    SingleStack,
+    /// Both where the cluster has both.
+    PreferDualStack,
+    /// Both, or nothing.
+    RequireDualStack,
+}
+
+/// `spec.externalTrafficPolicy` of a Service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TrafficPolicy {
+    /// Any node forwards to any endpoint.
+    Cluster,
+    /// A node forwards only to its own endpoints and keeps the client's address.
+    Local,
+}
+
+/// An entry of a Service's `status.loadBalancer.ingress`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ingress {
+    /// The address; `None` for an entry that names a host.
+    pub ip: Option<IpAddr>,
+    /// `ipMode` (KEP-1860).
+    pub ip_mode: IpMode,
+}
+
+/// How traffic to a load-balancer address reaches the node (KEP-1860).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum IpMode {
+    /// With the address as destination.
+    Vip,
+    /// With the node's or pod's address as destination.
+    Proxy,
+    /// Not said; the API server fills in VIP where there is an address.
+    Unset,
+}
+
+/// What one EndpointSlice says of one Service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndpointView {
+    /// The Service, by the label `kubernetes.io/service-name`.
+    pub service: ServiceKey,
+    /// The addresses' family; `None` for slices of host names.
+    pub family: Option<Family>,
+    /// Nodes with endpoints, and how many of each kind they have.
+    pub nodes: BTreeMap<NodeName, EndpointCounts>,
+}
+
+/// Endpoints of one Service on one node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct EndpointCounts {
+    /// Ready ones.
+    pub ready: u32,
+    /// Terminating ones that still serve.
+    pub serving_terminating: u32,
+}
