@@ -2,6 +2,10 @@
 //!
 //! The modules in reading order; ARCHITECTURE.md draws how they may know each other.
 
-pub mod api;
-pub mod cluster;
 pub mod model;
+pub mod api;
+pub mod config;
+pub mod cluster;
+pub mod telemetry;
+pub mod agent;
+pub mod cli;

@@ -1,2 +1,7 @@
-//! x
-fn main() {}
+//! The `cairn` command.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cairn::cli::main()
+}

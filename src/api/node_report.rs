@@ -26,16 +26,18 @@ use serde::{Deserialize, Serialize};
 pub struct NodeReportSpec {}
 
 /// What the agent found and did.
+///
+/// Every field is always written, so that a merge patch replaces all of the last report.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeReportStatus {
     /// The kernel's boot id; a report of an earlier boot says nothing of today's routes.
     pub boot_id: String,
     /// Digest of the own `NodeRoute` the agent acted on; absent before it has seen one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub own_route: Option<String>,
     /// Nodes this one is a witness for, and the version of their routes that is in its kernel.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub witnessed: Vec<Witnessed>,
     /// Kernel routes to other nodes' pods.
     pub routes: RouteReport,
@@ -62,7 +64,7 @@ pub struct RouteReport {
     /// Those with a route in the kernel.
     pub installed: u32,
     /// Those without, and why; the first 32.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub exceptions: Vec<RouteException>,
 }
 
@@ -91,6 +93,8 @@ pub enum RouteExceptionReason {
     Unreachable,
     /// Someone else's route has this destination.
     OwnedByOther,
+    /// Another node claims the same CIDR, and has the route.
+    Contested,
     /// The agent may not change routes: it lacks NET_ADMIN.
     Denied,
     /// The kernel refused the route.
@@ -110,7 +114,7 @@ pub struct BgpReport {
     /// Prefixes announced in each Established session.
     pub announced: u32,
     /// Peers without a session, and why; the first 32.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub exceptions: Vec<PeerException>,
 }
 

@@ -32,6 +32,19 @@ pub struct NextHops {
     pub v6: Option<Ipv6Addr>,
 }
 
+/// An address of this node on a network it is attached to.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct LocalAddress {
+    /// The interface's name.
+    pub interface: String,
+    /// The interface's index.
+    pub index: u32,
+    /// The address.
+    pub address: IpAddr,
+    /// The network its neighbours are on; a host prefix means none.
+    pub prefix: Prefix,
+}
+
 /// A route that should be in the kernel, with our protocol number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct FibRoute {

@@ -9,7 +9,7 @@ pub mod names;
 pub mod net;
 pub mod views;
 
-pub use intents::{Advert, FibRoute, Guarded, NextHops, PortProtocol, ServedPort};
+pub use intents::{Advert, FibRoute, Guarded, LocalAddress, NextHops, PortProtocol, ServedPort};
 pub use moment::Moment;
 pub use names::{MachineId, NodeName, PeerName, PoolName, ProviderId, ServiceKey};
 pub use net::{Asn, Family, Prefix, RouterId};

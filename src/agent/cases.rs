@@ -1,0 +1,100 @@
+//! Builders for the tables of this room's tests.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::agent::snapshot::{NodeRouteView, Snapshot};
+use crate::api::{EntryFlag, NodeRoute, NodeRouteSpec};
+use crate::model::LocalAddress;
+use crate::model::views::{
+    EndpointCounts, EndpointView, Ingress, IpFamilyPolicy, IpMode, ServiceView, TrafficPolicy,
+};
+use crate::model::{Family, PortProtocol, Prefix, ServiceKey};
+
+/// Builds the snapshot of node `n1`.
+pub(super) struct Builder(Snapshot);
+
+pub(super) fn snapshot() -> Builder {
+    Builder(Snapshot {
+        me: "n1".parse().expect("a node name"),
+        labels: BTreeMap::new(),
+        local: Vec::new(),
+        node_routes: BTreeMap::new(),
+        peers: Vec::new(),
+        services: BTreeMap::new(),
+        endpoints: BTreeMap::new(),
+    })
+}
+
+impl Builder {
+    pub(super) fn node(mut self, route: NodeRouteView) -> Self {
+        self.0.node_routes.insert(route.node.to_string(), Arc::new(route));
+        self
+    }
+
+    pub(super) fn local(mut self, addresses: impl IntoIterator<Item = LocalAddress>) -> Self {
+        self.0.local.extend(addresses);
+        self
+    }
+
+    pub(super) fn service(mut self, service: ServiceView) -> Self {
+        self.0.services.insert(service.key.to_string(), Arc::new(service));
+        self
+    }
+
+    /// Endpoints of `default/web` on one node: ready ones and serving terminating ones.
+    pub(super) fn endpoints(mut self, node: &str, ready: u32, serving_terminating: u32) -> Self {
+        let view = EndpointView {
+            service: ServiceKey::new("default", "web"),
+            family: Some(Family::V4),
+            nodes: [(node.parse().expect("a node name"), EndpointCounts { ready, serving_terminating })].into(),
+        };
+        self.0.endpoints.insert(format!("default/web-{node}"), Arc::new(view));
+        self
+    }
+
+    pub(super) fn build(self) -> Snapshot {
+        self.0
+    }
+}
+
+pub(super) fn node_route(name: &str, addresses: &[&str], pod_cidrs: &[&str]) -> NodeRouteView {
+    let text = |items: &[&str]| items.iter().map(ToString::to_string).collect();
+    let spec = NodeRouteSpec {
+        addresses: text(addresses),
+        pod_cidrs: text(pod_cidrs),
+        zone: None,
+        entry: EntryFlag::Eligible,
+        witnesses: Vec::new(),
+    };
+    NodeRouteView::of(&NodeRoute::new(name, spec)).expect("a node name")
+}
+
+pub(super) fn local(interface: &str, cidr: &str) -> LocalAddress {
+    let (address, length) = cidr.split_once('/').expect("address/length");
+    let address = address.parse().expect("an address");
+    let prefix = Prefix::containing(address, length.parse().expect("a length")).expect("a prefix");
+    LocalAddress { interface: interface.to_owned(), index: 2, address, prefix }
+}
+
+/// `default/web` with the address 10.60.0.10 and TCP port 80.
+pub(super) fn web(external_traffic_policy: TrafficPolicy) -> ServiceView {
+    ServiceView {
+        key: ServiceKey::new("default", "web"),
+        uid: "u".to_owned(),
+        resource_version: "1".to_owned(),
+        created_seconds: 0,
+        is_deleting: false,
+        is_load_balancer: true,
+        class: None,
+        annotations: BTreeMap::new(),
+        load_balancer_ip: None,
+        ip_families: vec![Family::V4],
+        ip_family_policy: IpFamilyPolicy::SingleStack,
+        external_traffic_policy,
+        ports: [(PortProtocol::Tcp, 80)].into(),
+        finalizers: Vec::new(),
+        ingress: vec![Ingress { ip: Some("10.60.0.10".parse().expect("an address")), ip_mode: IpMode::Vip }],
+        has_foreign_proxy: false,
+    }
+}

@@ -1,0 +1,136 @@
+//! From what the agent knows to what should be: routes, announcements, sessions, the guard.
+//!
+//! Pure: the same snapshot gives the same wish, whatever happened before. The one exception is the
+//! grace of a Service that lost its endpoints, whose memory is handed in.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use crate::agent::entries::{self, EntryPlan, Memory};
+use crate::agent::routes::{self, RoutePlan};
+use crate::agent::snapshot::{NodeRouteView, Snapshot};
+use crate::config::peer::Peer;
+use crate::model::{Advert, Moment, NextHops, NodeName, Prefix, RouterId};
+
+/// Everything this node should do.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Desired {
+    /// Kernel routes to other nodes' pods.
+    pub routes: RoutePlan,
+    /// Addresses of Services this node is an entry for.
+    pub entries: EntryPlan,
+    /// What to announce: the own pod CIDRs and those addresses.
+    pub adverts: BTreeSet<Advert>,
+    /// The routers to announce it to.
+    pub peers: Vec<Arc<Peer>>,
+    /// This node's name among BGP speakers.
+    pub router_id: RouterId,
+    /// Where the announced packets should be sent.
+    pub next_hops: NextHops,
+    /// The version of the own `NodeRoute` all this follows from.
+    pub own_route: Option<String>,
+    /// The nodes this one vouches for.
+    pub witnessed: Vec<Arc<NodeRouteView>>,
+}
+
+/// Plans everything; `memory` is brought up to `now`.
+pub fn plan(snapshot: &Snapshot, memory: &mut Memory, now: Moment) -> Desired {
+    let own = snapshot.node_routes.get(snapshot.me.as_str());
+    let entries = entries::plan(snapshot, memory, now);
+    let pod_cidrs = own.into_iter().flat_map(|route| route.pod_cidrs.iter().copied());
+    let vips = entries.announced.iter().map(|address| Prefix::host(*address));
+    let is_witness_of = |route: &NodeRouteView| route.witnesses.iter().any(|name| name == snapshot.me.as_str());
+    Desired {
+        routes: routes::plan(snapshot),
+        adverts: pod_cidrs.chain(vips).map(|prefix| Advert { prefix }).collect(),
+        peers: snapshot.peers.iter().filter(|peer| peer.selects(&snapshot.labels)).cloned().collect(),
+        router_id: router_id(snapshot, own),
+        next_hops: next_hops(snapshot, own),
+        own_route: own.map(|route| route.digest.clone()),
+        witnessed: snapshot.node_routes.values().filter(|route| is_witness_of(route)).cloned().collect(),
+        entries,
+    }
+}
+
+/// The addresses of the node's own `NodeRoute` that are on its interfaces.
+fn own_addresses<'a>(
+    snapshot: &'a Snapshot,
+    own: Option<&'a Arc<NodeRouteView>>,
+) -> impl Iterator<Item = IpAddr> + 'a {
+    let is_local = |address: &IpAddr| snapshot.local.iter().any(|local| local.address == *address);
+    own.into_iter().flat_map(|route| route.addresses.iter().copied()).filter(is_local)
+}
+
+fn next_hops(snapshot: &Snapshot, own: Option<&Arc<NodeRouteView>>) -> NextHops {
+    let mut next_hops = NextHops::default();
+    for address in own_addresses(snapshot, own) {
+        match address {
+            IpAddr::V4(address) => next_hops.v4 = next_hops.v4.or(Some(address)),
+            IpAddr::V6(address) => next_hops.v6 = next_hops.v6.or(Some(address)),
+        }
+    }
+    next_hops
+}
+
+/// The node's IPv4 address, else four octets made of its name (RFC 6286 §2.1 asks only that they
+/// are unique within the AS).
+fn router_id(snapshot: &Snapshot, own: Option<&Arc<NodeRouteView>>) -> RouterId {
+    let v4 = |address: IpAddr| match address {
+        IpAddr::V4(address) => RouterId::try_from(address).ok(),
+        IpAddr::V6(_) => None,
+    };
+    own.into_iter()
+        .flat_map(|route| route.addresses.iter().copied())
+        .find_map(v4)
+        .unwrap_or_else(|| of_name(&snapshot.me))
+}
+
+fn of_name(node: &NodeName) -> RouterId {
+    // FNV-1a, 32 bit; the lowest bit keeps it from being zero.
+    let hash = node
+        .as_str()
+        .bytes()
+        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    RouterId::try_from(Ipv4Addr::from(hash | 1)).expect("an odd number is not zero")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::cases::{local, node_route, snapshot, web};
+    use crate::model::views::TrafficPolicy;
+
+    #[test]
+    fn the_node_announces_its_pod_cidrs_and_the_addresses_it_is_an_entry_for() {
+        let snapshot = snapshot()
+            .node(node_route("n1", &["10.90.0.11", "fd90::11"], &["10.244.0.0/24", "fd00:244::/64"]))
+            .node(node_route("n2", &["10.90.0.12"], &["10.244.1.0/24"]))
+            .local([local("eth0", "10.90.0.11/24"), local("eth0", "fd90::11/64")])
+            .service(web(TrafficPolicy::Cluster))
+            .endpoints("n2", 1, 0)
+            .build();
+        let desired = plan(&snapshot, &mut Memory::default(), Moment::default());
+        let adverts: Vec<_> = desired.adverts.iter().map(|advert| advert.prefix.to_string()).collect();
+        assert_eq!(adverts, ["10.60.0.10/32", "10.244.0.0/24", "fd00:244::/64"]);
+        assert_eq!(desired.router_id.to_string(), "10.90.0.11");
+        assert_eq!(desired.next_hops.v6.map(|a| a.to_string()).as_deref(), Some("fd90::11"));
+    }
+
+    #[test]
+    fn an_address_that_is_on_no_interface_is_no_next_hop() {
+        let snapshot = snapshot()
+            .node(node_route("n1", &["192.0.2.11", "10.90.0.11"], &[]))
+            .local([local("eth0", "10.90.0.11/24")])
+            .build();
+        let next_hops = plan(&snapshot, &mut Memory::default(), Moment::default()).next_hops;
+        assert_eq!(next_hops.v4.map(|a| a.to_string()).as_deref(), Some("10.90.0.11"));
+    }
+
+    #[test]
+    fn a_node_without_ipv4_has_a_router_id_of_its_name() {
+        let of = |name: &str| of_name(&name.parse().expect("a node name"));
+        assert_eq!(of("n1"), of("n1"));
+        assert_ne!(of("n1"), of("n2"));
+    }
+}

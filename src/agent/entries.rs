@@ -1,0 +1,276 @@
+//! For which Service addresses this node is a right entry.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::agent::snapshot::Snapshot;
+use crate::api::{EntryFlag, LOAD_BALANCER_CLASS};
+use crate::model::views::{EndpointCounts, IpMode, ServiceView, TrafficPolicy};
+use crate::model::{Guarded, Moment, NodeName, ServedPort, ServiceKey};
+
+/// How long a Service of policy Cluster is announced without endpoints: a single replica that is
+/// replaced is away for less, and kube-proxy refuses meanwhile.
+const WITHOUT_ENDPOINTS: Duration = Duration::from_secs(5);
+
+/// Why this node is no entry for a Service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum NoEntry {
+    /// Its `NodeRoute` does not exist yet.
+    NoNodeRoute,
+    /// Its Node is excluded from external load balancers by label.
+    ExcludedByLabel,
+    /// The Service has no ready endpoint on any node.
+    NoReadyEndpoint,
+    /// Its policy is Local and no ready endpoint is on this node.
+    NoLocalEndpoint,
+}
+
+/// Since when Services of policy Cluster have had no endpoint: the only thing remembered.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Memory {
+    announced: BTreeSet<ServiceKey>,
+    without_endpoints: BTreeMap<ServiceKey, Moment>,
+}
+
+/// The Service addresses to announce.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct EntryPlan {
+    /// The addresses this node is an entry for, and the ports served on them.
+    pub guarded: Guarded,
+    /// All addresses to announce; those of Services with another proxy are not guarded.
+    pub announced: BTreeSet<IpAddr>,
+    /// Services that have an address and are not announced here, and why.
+    pub refused: BTreeMap<ServiceKey, NoEntry>,
+    /// When to plan again although nothing changed.
+    pub deadline: Option<Moment>,
+}
+
+/// Plans which addresses this node announces; `memory` is brought up to `now`.
+pub fn plan(snapshot: &Snapshot, memory: &mut Memory, now: Moment) -> EntryPlan {
+    let endpoints = count_endpoints(snapshot);
+    let mut plan = EntryPlan::default();
+    let mut next = Memory::default();
+    for service in snapshot.services.values().filter(|service| is_ours(service)) {
+        let addresses: Vec<IpAddr> = vips(service).collect();
+        if addresses.is_empty() {
+            continue;
+        }
+        let counts = endpoints.get(&service.key).copied().unwrap_or_default();
+        let verdict = entry_flag(snapshot).and_then(|()| judge(service, counts, memory, &mut next, now));
+        match verdict {
+            Ok(until) => {
+                next.announced.insert(service.key.clone());
+                plan.deadline = plan.deadline.into_iter().chain(until).min();
+                plan.announced.extend(&addresses);
+                if !service.has_foreign_proxy {
+                    guard(&mut plan.guarded, service, &addresses);
+                }
+            }
+            Err(reason) => {
+                plan.refused.insert(service.key.clone(), reason);
+            }
+        }
+    }
+    *memory = next;
+    plan
+}
+
+/// Whether the Service is a load balancer that nobody else is asked for.
+fn is_ours(service: &ServiceView) -> bool {
+    service.is_load_balancer && service.class.as_deref().is_none_or(|class| class == LOAD_BALANCER_CLASS)
+}
+
+/// Its addresses that packets arrive with as destination.
+fn vips(service: &ServiceView) -> impl Iterator<Item = IpAddr> {
+    service.ingress.iter().filter(|entry| entry.ip_mode != IpMode::Proxy).filter_map(|entry| entry.ip)
+}
+
+fn guard(guarded: &mut Guarded, service: &ServiceView, addresses: &[IpAddr]) {
+    guarded.announced.extend(addresses);
+    for &address in addresses {
+        guarded.served.extend(service.ports.iter().map(|&(protocol, port)| ServedPort { address, protocol, port }));
+    }
+}
+
+fn entry_flag(snapshot: &Snapshot) -> Result<(), NoEntry> {
+    match snapshot.node_routes.get(snapshot.me.as_str()).map(|route| route.entry) {
+        None => Err(NoEntry::NoNodeRoute),
+        Some(EntryFlag::ExcludedByLabel) => Err(NoEntry::ExcludedByLabel),
+        Some(EntryFlag::Eligible) => Ok(()),
+    }
+}
+
+/// Endpoints of one Service.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    here: EndpointCounts,
+    elsewhere: EndpointCounts,
+}
+
+fn count_endpoints(snapshot: &Snapshot) -> BTreeMap<&ServiceKey, Counts> {
+    let mut all = BTreeMap::<_, Counts>::new();
+    for slice in snapshot.endpoints.values() {
+        let counts = all.entry(&slice.service).or_default();
+        for (node, found) in &slice.nodes {
+            add(counts.side(node, &snapshot.me), *found);
+        }
+    }
+    all
+}
+
+impl Counts {
+    fn side(&mut self, node: &NodeName, me: &NodeName) -> &mut EndpointCounts {
+        if node == me { &mut self.here } else { &mut self.elsewhere }
+    }
+}
+
+fn add(sum: &mut EndpointCounts, found: EndpointCounts) {
+    sum.ready += found.ready;
+    sum.serving_terminating += found.serving_terminating;
+}
+
+/// The rules of `externalTrafficPolicy`; the moment is when the answer may change by itself.
+fn judge(
+    service: &ServiceView,
+    counts: Counts,
+    memory: &Memory,
+    next: &mut Memory,
+    now: Moment,
+) -> Result<Option<Moment>, NoEntry> {
+    match service.external_traffic_policy {
+        // kube-proxy forwards to terminating endpoints while no ready one is left (KEP-1669), so
+        // they count where no other node has a ready one.
+        TrafficPolicy::Local => {
+            let is_last_resort = counts.here.serving_terminating > 0 && counts.elsewhere.ready == 0;
+            if counts.here.ready > 0 || is_last_resort { Ok(None) } else { Err(NoEntry::NoLocalEndpoint) }
+        }
+        TrafficPolicy::Cluster => {
+            let usable = |c: EndpointCounts| c.ready + c.serving_terminating;
+            if usable(counts.here) + usable(counts.elsewhere) > 0 {
+                return Ok(None);
+            }
+            let since = *memory.without_endpoints.get(&service.key).unwrap_or(&now);
+            let until = since + WITHOUT_ENDPOINTS;
+            if memory.announced.contains(&service.key) && now < until {
+                next.without_endpoints.insert(service.key.clone(), since);
+                Ok(Some(until))
+            } else {
+                Err(NoEntry::NoReadyEndpoint)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::cases::{Builder, node_route, snapshot, web};
+
+    fn base() -> Builder {
+        snapshot().node(node_route("n1", &["10.90.0.11"], &[])).node(node_route("n2", &["10.90.0.12"], &[]))
+    }
+
+    fn verdict(snapshot: &Snapshot) -> Result<(), NoEntry> {
+        let plan = plan(snapshot, &mut Memory::default(), Moment::default());
+        match plan.refused.values().next() {
+            Some(&reason) => Err(reason),
+            None => {
+                assert_eq!(plan.announced, BTreeSet::from(["10.60.0.10".parse().expect("an address")]));
+                Ok(())
+            }
+        }
+    }
+
+    #[test]
+    fn the_traffic_policy_decides_who_is_an_entry() {
+        use TrafficPolicy::{Cluster, Local};
+        struct Case {
+            name: &'static str,
+            policy: TrafficPolicy,
+            /// Node, ready, serving terminating.
+            endpoints: &'static [(&'static str, u32, u32)],
+            want: Result<(), NoEntry>,
+        }
+        let cases = [
+            Case { name: "an endpoint elsewhere", policy: Cluster, endpoints: &[("n2", 1, 0)], want: Ok(()) },
+            Case { name: "an endpoint here", policy: Cluster, endpoints: &[("n1", 1, 0)], want: Ok(()) },
+            Case { name: "none", policy: Cluster, endpoints: &[], want: Err(NoEntry::NoReadyEndpoint) },
+            Case { name: "only terminating ones", policy: Cluster, endpoints: &[("n2", 0, 1)], want: Ok(()) },
+            Case { name: "a local endpoint", policy: Local, endpoints: &[("n1", 1, 0)], want: Ok(()) },
+            Case {
+                name: "no local endpoint",
+                policy: Local,
+                endpoints: &[("n2", 1, 0)],
+                want: Err(NoEntry::NoLocalEndpoint),
+            },
+            Case {
+                name: "terminating here, ready elsewhere",
+                policy: Local,
+                endpoints: &[("n1", 0, 1), ("n2", 1, 0)],
+                want: Err(NoEntry::NoLocalEndpoint),
+            },
+            Case { name: "terminating here, none elsewhere", policy: Local, endpoints: &[("n1", 0, 1)], want: Ok(()) },
+        ];
+        for case in cases {
+            let mut builder = base().service(web(case.policy));
+            for &(node, ready, terminating) in case.endpoints {
+                builder = builder.endpoints(node, ready, terminating);
+            }
+            assert_eq!(verdict(&builder.build()), case.want, "{:?}: {}", case.policy, case.name);
+        }
+    }
+
+    #[test]
+    fn an_excluded_or_unknown_node_is_no_entry() {
+        let mut excluded = node_route("n1", &[], &[]);
+        excluded.entry = EntryFlag::ExcludedByLabel;
+        let service = || web(TrafficPolicy::Cluster);
+        let snapshot_of = |builder: Builder| builder.service(service()).endpoints("n1", 1, 0).build();
+        assert_eq!(verdict(&snapshot_of(snapshot().node(excluded))), Err(NoEntry::ExcludedByLabel));
+        assert_eq!(verdict(&snapshot_of(snapshot())), Err(NoEntry::NoNodeRoute));
+    }
+
+    #[test]
+    fn a_service_of_a_foreign_class_or_mode_is_not_announced() {
+        let foreign = ServiceView { class: Some("other.example/lb".to_owned()), ..web(TrafficPolicy::Cluster) };
+        let ours = ServiceView { class: Some(LOAD_BALANCER_CLASS.to_owned()), ..web(TrafficPolicy::Cluster) };
+        let mut proxied = web(TrafficPolicy::Cluster);
+        proxied.ingress[0].ip_mode = IpMode::Proxy;
+        for (service, count) in [(foreign, 0), (ours, 1), (proxied, 0)] {
+            let snapshot = base().service(service).endpoints("n1", 1, 0).build();
+            assert_eq!(plan(&snapshot, &mut Memory::default(), Moment::default()).announced.len(), count);
+        }
+    }
+
+    #[test]
+    fn a_service_whose_last_endpoint_went_is_withdrawn_after_five_seconds() {
+        let at = |seconds| Moment::since_boot(Duration::from_secs(seconds));
+        let with = base().service(web(TrafficPolicy::Cluster)).endpoints("n2", 1, 0).build();
+        let without = base().service(web(TrafficPolicy::Cluster)).build();
+        let mut memory = Memory::default();
+        assert_eq!(plan(&with, &mut memory, at(1)).announced.len(), 1);
+        let grace = plan(&without, &mut memory, at(10));
+        assert_eq!((grace.announced.len(), grace.deadline), (1, Some(at(15))));
+        assert_eq!(plan(&without, &mut memory, at(14)).announced.len(), 1);
+        assert_eq!(plan(&without, &mut memory, at(15)).announced.len(), 0);
+        // It does not come back by itself, and a new endpoint brings it back at once.
+        assert_eq!(plan(&without, &mut memory, at(16)).announced.len(), 0);
+        assert_eq!(plan(&with, &mut memory, at(17)).announced.len(), 1);
+    }
+
+    #[test]
+    fn the_guard_knows_the_served_ports_and_leaves_foreign_proxies_alone() {
+        let snapshot = base().service(web(TrafficPolicy::Cluster)).endpoints("n1", 1, 0).build();
+        let plan = super::plan(&snapshot, &mut Memory::default(), Moment::default());
+        let served: Vec<_> = plan.guarded.served.iter().map(|s| (s.address.to_string(), s.port)).collect();
+        assert_eq!(served, [("10.60.0.10".to_owned(), 80)]);
+
+        let foreign = ServiceView { has_foreign_proxy: true, ..web(TrafficPolicy::Cluster) };
+        let snapshot = base().service(foreign).endpoints("n1", 1, 0).build();
+        let plan = super::plan(&snapshot, &mut Memory::default(), Moment::default());
+        assert_eq!((plan.announced.len(), plan.guarded), (1, Guarded::default()));
+    }
+}

@@ -1,0 +1,47 @@
+//! The agent's metrics.
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use crate::api::NodeReportStatus;
+
+/// Counts of routes, sessions and announcements of this node.
+#[derive(Debug, Clone, Default)]
+pub struct Metrics {
+    routes_wanted: Gauge,
+    routes_installed: Gauge,
+    bgp_peers: Gauge,
+    bgp_sessions_established: Gauge,
+    bgp_prefixes_announced: Gauge,
+    route_repairs: Gauge,
+    /// Reports written to the API server.
+    pub report_writes: Counter,
+}
+
+impl Metrics {
+    /// Metrics that the registry shows, as `cairn_agent_…` and `cairn_bgp_…`.
+    pub fn register(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        let agent = registry.sub_registry_with_prefix("cairn_agent");
+        agent.register("routes_wanted", "Pod CIDRs of other nodes", metrics.routes_wanted.clone());
+        agent.register("routes_installed", "Pod CIDRs with a kernel route", metrics.routes_installed.clone());
+        agent.register("route_repairs", "Kernel routes put back since the start", metrics.route_repairs.clone());
+        agent.register("report_writes", "Reports written to the API server", metrics.report_writes.clone());
+        let bgp = registry.sub_registry_with_prefix("cairn_bgp");
+        bgp.register("peers", "Peers this node should have a session with", metrics.bgp_peers.clone());
+        bgp.register("sessions_established", "Sessions that are Established", metrics.bgp_sessions_established.clone());
+        bgp.register("prefixes_announced", "Prefixes announced in each session", metrics.bgp_prefixes_announced.clone());
+        metrics
+    }
+
+    /// Shows the counts of a report, and how many routes were put back since the start.
+    pub fn show(&self, report: &NodeReportStatus, repaired: u64) {
+        self.route_repairs.set(i64::try_from(repaired).unwrap_or(i64::MAX));
+        self.routes_wanted.set(report.routes.wanted.into());
+        self.routes_installed.set(report.routes.installed.into());
+        self.bgp_peers.set(report.bgp.peers.into());
+        self.bgp_sessions_established.set(report.bgp.established.into());
+        self.bgp_prefixes_announced.set(report.bgp.announced.into());
+    }
+}

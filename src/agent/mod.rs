@@ -1,0 +1,171 @@
+#![expect(clippy::disallowed_methods, reason = "shell: owns the tasks of the agent's rooms")]
+//! The agent: one on every node, in charge of its kernel routes and its BGP sessions.
+//!
+//! [`snapshot`] is what it knows, [`desired`] what follows from that (pure), and [`run`] hands the
+//! parts of it to the rooms that make them true:
+//!
+//! ```text
+//! stores ─┐                    ┌─► kernel::netlink  routes to other nodes' pods
+//! local  ─┼─► snapshot ─► desired ─► kernel::guard  packets no Service serves are refused
+//! clock  ─┘                    └─► bgp              pod CIDRs and Service addresses announced
+//!                                     │ outcomes
+//!                   NodeReport ◄── report ◄┘
+//! ```
+//!
+//! It never takes silence for absence: before everything is known nothing is removed or withdrawn,
+//! and while the API server is away the last state stays in force. Kernel routes and the guard stay
+//! when it ends, so pods keep talking during an upgrade; sessions are closed.
+
+#[cfg(test)]
+mod cases;
+pub mod desired;
+pub mod entries;
+mod metrics;
+mod outcome;
+pub mod peers;
+mod publisher;
+pub mod report;
+mod rooms;
+pub mod routes;
+pub mod snapshot;
+mod stores;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use kube::Client;
+use prometheus_client::registry::Registry;
+use tokio::sync::watch;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::timeout;
+use tracing::{info, warn};
+
+use crate::agent::entries::Memory;
+use crate::agent::metrics::Metrics;
+use crate::agent::peers::Peers;
+use crate::agent::publisher::Publication;
+use crate::agent::rooms::Rooms;
+use crate::agent::stores::Stores;
+use crate::cluster::clock;
+use crate::model::{Moment, NodeName};
+use crate::telemetry::http::{self, Diagnostics};
+
+/// Sessions are closed and the process ends within this time.
+const SHUTDOWN: Duration = Duration::from_millis(1500);
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// How an agent is started.
+#[derive(Clone)]
+pub struct Options {
+    /// The way to the API server.
+    pub client: Client,
+    /// The node it runs on.
+    pub node: NodeName,
+    /// Where the diagnostics port listens.
+    pub diagnostics: SocketAddr,
+}
+
+/// Runs the agent until `stop` is ready.
+///
+/// # Errors
+/// When the diagnostics port is taken, or a part that the agent cannot do without has ended.
+pub async fn run(options: Options, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
+    let boot_id = std::fs::read_to_string(BOOT_ID).with_context(|| format!("cannot read {BOOT_ID}"))?;
+    let mut registry = Registry::default();
+    let metrics = Metrics::register(&mut registry);
+    let listener = http::listen(options.diagnostics).await?;
+    let (ready, is_ready) = watch::channel(false);
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        let diagnostics = Diagnostics { registry: Arc::new(registry), is_ready };
+        http::serve(listener, diagnostics).await.map_err(anyhow::Error::from)
+    });
+    let (rooms, mut speaker) = Rooms::start(&options, &metrics, &mut tasks);
+    info!(node = %options.node, "agent started");
+    let mut agent = Agent {
+        stores: Stores::watch(&options.client, &options.node),
+        me: options.node,
+        boot_id: boot_id.trim().to_owned(),
+        metrics,
+        peers: Peers::default(),
+        memory: Memory::default(),
+        rooms,
+        ready,
+    };
+    let result = tokio::select! {
+        () = agent.run() => Ok(()),
+        () = stop => Ok(()),
+        Some(ended) = tasks.join_next() => ended_early(ended),
+        ended = &mut speaker => ended_early(ended.map(Ok)),
+    };
+    // Without a wish the rooms end: the speaker says goodbye, kernel routes and the guard stay.
+    drop(agent);
+    if !speaker.is_finished() && timeout(SHUTDOWN, speaker).await.is_err() {
+        warn!("some BGP sessions did not close in time");
+    }
+    tasks.shutdown().await;
+    info!("agent stopped");
+    result
+}
+
+fn ended_early(ended: Result<anyhow::Result<()>, JoinError>) -> anyhow::Result<()> {
+    ended.context("a part of the agent failed")??;
+    bail!("a part of the agent ended by itself")
+}
+
+/// The loop between what is known and what the rooms do.
+struct Agent {
+    me: NodeName,
+    boot_id: String,
+    metrics: Metrics,
+    stores: Stores,
+    peers: Peers,
+    memory: Memory,
+    rooms: Rooms,
+    ready: watch::Sender<bool>,
+}
+
+impl Agent {
+    /// Plans again whenever something changed. Ends never; every wait is cancel-safe.
+    async fn run(&mut self) {
+        loop {
+            let deadline = self.plan();
+            tokio::select! {
+                () = self.stores.changed() => {}
+                () = self.rooms.changed() => {}
+                () = until(deadline) => {}
+            }
+        }
+    }
+
+    /// One round: know, wish, report. Says when the next is due although nothing changes.
+    fn plan(&mut self) -> Option<Moment> {
+        // Without all routes or the own networks, a wish would leave out what is merely unknown.
+        let local = self.rooms.local_addresses().filter(|_| self.stores.node_routes.is_synced())?;
+        let (snapshot, wrong_peers) = self.stores.snapshot(&self.me, local, &mut self.peers);
+        let desired = desired::plan(&snapshot, &mut self.memory, clock::now());
+        self.rooms.wish_routes(&desired);
+        let is_synced = self.stores.is_synced();
+        if is_synced {
+            self.rooms.wish_announcements(&desired);
+            self.ready.send_if_modified(|ready| !std::mem::replace(ready, true));
+        }
+        let outcome = self.rooms.outcome(wrong_peers);
+        let status = report::report(&self.boot_id, &desired, &outcome);
+        self.metrics.show(&status, outcome.repaired);
+        if let Some(node) = self.stores.node.get(self.me.as_str()) {
+            let nodes = snapshot.node_routes.len();
+            self.rooms.publish(Publication { status, node_uid: node.uid.clone(), nodes });
+        }
+        desired.entries.deadline.filter(|_| is_synced)
+    }
+}
+
+async fn until(deadline: Option<Moment>) {
+    match deadline {
+        Some(moment) => tokio::time::sleep(moment.since(clock::now())).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,41 @@
+//! From what the rooms say of themselves to what the report says.
+
+use crate::agent::report::Outcome;
+use crate::api::{PeerException, RouteExceptionReason};
+use crate::bgp::{SessionState, SpeakerStatus};
+use crate::kernel::{RouteFailure, RouteStatus};
+
+/// What became of the wish.
+pub fn outcome(routes: &RouteStatus, speaker: &SpeakerStatus, wrong_peers: Vec<PeerException>) -> Outcome {
+    let established = speaker.peers.values().filter(|peer| peer.state == SessionState::Established);
+    let mut peer_exceptions = wrong_peers;
+    for (name, peer) in &speaker.peers {
+        let mut add = |message: String| peer_exceptions.push(PeerException { peer: name.to_string(), message });
+        if peer.state != SessionState::Established
+            && let Some(error) = &peer.last_error
+        {
+            add(error.to_string());
+        }
+        for (reason, count) in &peer.withheld {
+            add(format!("{count} prefixes withheld: {reason}"));
+        }
+    }
+    Outcome {
+        installed: routes.installed.clone(),
+        failed: routes.failed.iter().map(|(route, why)| (*route, (reason(why), why.to_string()))).collect(),
+        repaired: routes.repaired_total,
+        established: u32::try_from(established.clone().count()).unwrap_or(u32::MAX),
+        announced: established.map(|peer| peer.advertised).min().map_or(0, |n| u32::try_from(n).unwrap_or(u32::MAX)),
+        peer_exceptions,
+    }
+}
+
+fn reason(failure: &RouteFailure) -> RouteExceptionReason {
+    match failure {
+        RouteFailure::Unreachable => RouteExceptionReason::Unreachable,
+        RouteFailure::OwnedByOther { .. } => RouteExceptionReason::OwnedByOther,
+        RouteFailure::Contested { .. } => RouteExceptionReason::Contested,
+        RouteFailure::Denied => RouteExceptionReason::Denied,
+        RouteFailure::Refused { .. } => RouteExceptionReason::Refused,
+    }
+}

@@ -1,0 +1,223 @@
+//! What the agent tells the cluster, and how often.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::agent::desired::Desired;
+use crate::api::{
+    BgpReport, NodeReportStatus, PeerException, RouteException, RouteExceptionReason, RouteReport, Witnessed,
+};
+use crate::model::{FibRoute, Moment, NodeName};
+
+/// A report lists this many exceptions of a kind; the counts tell of the rest.
+const EXCEPTIONS: usize = 32;
+/// Counts may be this old.
+const ORDINARY: Duration = Duration::from_secs(10);
+/// Urgent reports leave at once, but no more than one a second after the first few.
+const URGENT: Duration = Duration::from_secs(1);
+const URGENT_BURST: u32 = 5;
+
+/// What the kernel and BGP rooms say of themselves.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Outcome {
+    /// Routes of ours that are in the kernel.
+    pub installed: BTreeSet<FibRoute>,
+    /// Routes the kernel has not got, and why.
+    pub failed: BTreeMap<FibRoute, (RouteExceptionReason, String)>,
+    /// Routes put back since the start.
+    pub repaired: u64,
+    /// Peers whose session is Established.
+    pub established: u32,
+    /// Prefixes announced in each of them.
+    pub announced: u32,
+    /// Peers without a session, and why.
+    pub peer_exceptions: Vec<PeerException>,
+}
+
+/// The report of a wish and what became of it.
+pub fn report(boot_id: &str, desired: &Desired, outcome: &Outcome) -> NodeReportStatus {
+    let plan = &desired.routes;
+    let mut exceptions = plan.exceptions.clone();
+    exceptions.extend(outcome.failed.iter().filter(|(route, _)| plan.wanted.contains(route)).map(
+        |(route, (reason, message))| RouteException {
+            node: plan.owners.get(&route.destination).cloned().unwrap_or_default(),
+            cidr: route.destination.to_string(),
+            reason: *reason,
+            message: message.clone(),
+        },
+    ));
+    exceptions.sort();
+    exceptions.truncate(EXCEPTIONS);
+    let installed = plan.wanted.intersection(&outcome.installed).count();
+    let mut peer_exceptions = outcome.peer_exceptions.clone();
+    peer_exceptions.truncate(EXCEPTIONS);
+    NodeReportStatus {
+        boot_id: boot_id.to_owned(),
+        own_route: desired.own_route.clone(),
+        witnessed: witnessed(desired, outcome),
+        routes: RouteReport { wanted: count(plan.wanted.len() + plan.exceptions.len()), installed: count(installed), exceptions },
+        bgp: BgpReport {
+            peers: count(desired.peers.len()),
+            established: outcome.established,
+            announced: outcome.announced,
+            exceptions: peer_exceptions,
+        },
+    }
+}
+
+fn count(items: usize) -> u32 {
+    u32::try_from(items).unwrap_or(u32::MAX)
+}
+
+/// The nodes this one vouches for: those all of whose pod CIDRs have a route in the kernel.
+fn witnessed(desired: &Desired, outcome: &Outcome) -> Vec<Witnessed> {
+    let plan = &desired.routes;
+    let is_reached = |node: &NodeName| {
+        let has_exception = plan.exceptions.iter().any(|exception| exception.node == node.as_str());
+        let mut routes = plan.wanted.iter().filter(|route| {
+            plan.owners.get(&route.destination).is_some_and(|owner| owner == node.as_str())
+        });
+        !has_exception && routes.all(|route| outcome.installed.contains(route))
+    };
+    let vouched = desired.witnessed.iter().filter(|route| is_reached(&route.node));
+    vouched.map(|route| Witnessed { node: route.node.to_string(), route: route.digest.clone() }).collect()
+}
+
+/// Decides when a report is written: never unchanged, at once when someone waits for it.
+#[derive(Debug, Clone, Default)]
+pub struct Pacer {
+    published: Option<NodeReportStatus>,
+    last_write: Option<Moment>,
+    urgent_credit: u32,
+    credit_at: Option<Moment>,
+}
+
+/// What to do about a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pace {
+    /// It has been written as it is.
+    Rest,
+    /// Write it now.
+    Now,
+    /// Write it then, if nothing else comes.
+    At(Moment),
+}
+
+impl Pacer {
+    /// When to write `current`. `spread` is a delay of this node's own, so that a change that every
+    /// node reports does not reach the API server from all of them at once.
+    pub fn pace(&mut self, current: &NodeReportStatus, spread: Duration, now: Moment) -> Pace {
+        let (Some(published), Some(last_write)) = (&self.published, self.last_write) else { return Pace::Now };
+        if published == current {
+            return Pace::Rest;
+        }
+        let due = if is_urgent(published, current) {
+            self.refill(now);
+            if self.urgent_credit > 0 { now } else { last_write + URGENT }
+        } else {
+            last_write + ORDINARY + spread
+        };
+        if due <= now { Pace::Now } else { Pace::At(due) }
+    }
+
+    /// Notes that `written` is what the API server has.
+    pub fn wrote(&mut self, written: NodeReportStatus, now: Moment) {
+        self.urgent_credit = self.urgent_credit.saturating_sub(1);
+        self.published = Some(written);
+        self.last_write = Some(now);
+    }
+
+    /// Forgets what was written: the object is gone, or another agent's.
+    pub fn forget(&mut self) {
+        self.published = None;
+    }
+
+    fn refill(&mut self, now: Moment) {
+        let earned = self.credit_at.map_or(URGENT_BURST, |at| {
+            u32::try_from(now.since(at).as_secs() / URGENT.as_secs()).unwrap_or(URGENT_BURST)
+        });
+        if earned > 0 {
+            self.urgent_credit = self.urgent_credit.saturating_add(earned).min(URGENT_BURST);
+            self.credit_at = Some(now);
+        }
+    }
+}
+
+/// The leader waits for these: they decide the condition NetworkUnavailable.
+fn is_urgent(published: &NodeReportStatus, current: &NodeReportStatus) -> bool {
+    let waited_for =
+        |report: &NodeReportStatus| (report.boot_id.clone(), report.own_route.clone(), report.witnessed.clone());
+    waited_for(published) != waited_for(current)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::cases::{local, node_route, snapshot};
+    use crate::agent::desired;
+    use crate::agent::entries::Memory;
+
+    fn desired() -> Desired {
+        let mut n2 = node_route("n2", &["10.90.0.12"], &["10.244.1.0/24"]);
+        n2.witnesses = vec!["n1".to_owned()];
+        let mut n3 = node_route("n3", &["192.0.2.13"], &["10.244.2.0/24"]);
+        n3.witnesses = vec!["n1".to_owned()];
+        let snapshot = snapshot()
+            .node(node_route("n1", &["10.90.0.11"], &["10.244.0.0/24"]))
+            .node(n2)
+            .node(n3)
+            .local([local("eth0", "10.90.0.11/24")])
+            .build();
+        desired::plan(&snapshot, &mut Memory::default(), Moment::default())
+    }
+
+    #[test]
+    fn a_node_is_vouched_for_once_all_its_routes_are_in_the_kernel() {
+        let desired = desired();
+        let before = report("b", &desired, &Outcome::default());
+        assert_eq!((before.witnessed.len(), before.routes.wanted, before.routes.installed), (0, 2, 0));
+
+        let outcome = Outcome { installed: desired.routes.wanted.clone(), ..Outcome::default() };
+        let after = report("b", &desired, &outcome);
+        let nodes: Vec<_> = after.witnessed.iter().map(|w| w.node.as_str()).collect();
+        assert_eq!((nodes.as_slice(), after.routes.installed), (["n2"].as_slice(), 1));
+        let exceptions: Vec<_> = after.routes.exceptions.iter().map(|e| (e.node.as_str(), e.reason)).collect();
+        assert_eq!(exceptions, [("n3", RouteExceptionReason::NotOnLink)]);
+    }
+
+    #[test]
+    fn a_route_the_kernel_refused_is_an_exception_of_its_node() {
+        let desired = desired();
+        let refused = (RouteExceptionReason::Unreachable, "network is unreachable".to_owned());
+        let outcome = Outcome {
+            failed: desired.routes.wanted.iter().map(|route| (*route, refused.clone())).collect(),
+            ..Outcome::default()
+        };
+        let exceptions = report("b", &desired, &outcome).routes.exceptions;
+        let of_n2: Vec<_> = exceptions.iter().filter(|e| e.node == "n2").map(|e| e.reason).collect();
+        assert_eq!(of_n2, [RouteExceptionReason::Unreachable]);
+    }
+
+    #[test]
+    fn a_report_is_written_when_it_changed_and_at_once_when_someone_waits_for_it() {
+        let at = |seconds| Moment::since_boot(Duration::from_secs(seconds));
+        let spread = Duration::from_secs(2);
+        let first = NodeReportStatus::default();
+        let mut counts = first.clone();
+        counts.bgp.announced = 7;
+        let urgent = |n: u64| NodeReportStatus { own_route: Some(n.to_string()), ..first.clone() };
+
+        let mut pacer = Pacer::default();
+        assert_eq!(pacer.pace(&first, spread, at(100)), Pace::Now);
+        pacer.wrote(first.clone(), at(100));
+        assert_eq!(pacer.pace(&first, spread, at(101)), Pace::Rest);
+        assert_eq!(pacer.pace(&counts, spread, at(101)), Pace::At(at(112)));
+        assert_eq!(pacer.pace(&counts, spread, at(112)), Pace::Now);
+        for n in 0..5 {
+            assert_eq!(pacer.pace(&urgent(n), spread, at(101)), Pace::Now, "{n}");
+            pacer.wrote(urgent(n), at(101));
+        }
+        assert_eq!(pacer.pace(&urgent(9), spread, at(101)), Pace::At(at(102)));
+        assert_eq!(pacer.pace(&urgent(9), spread, at(102)), Pace::Now);
+    }
+}

@@ -1,0 +1,148 @@
+#![expect(clippy::disallowed_methods, reason = "shell: starts the rooms' tasks")]
+//! The rooms the agent hands its wishes to, and what they answer.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+use tracing::warn;
+
+use crate::agent::desired::Desired;
+use crate::agent::metrics::Metrics;
+use crate::agent::outcome::outcome;
+use crate::agent::publisher::{self, Publication};
+use crate::agent::report::Outcome;
+use crate::agent::Options;
+use crate::api::PeerException;
+use crate::bgp::{self, HoldTime, PeerConfig, SpeakerStatus};
+use crate::config::peer::Peer;
+use crate::kernel::{self, RouteStatus};
+use crate::model::{FibRoute, Guarded, LocalAddress, NextHops, PeerName, RouterId};
+
+/// Wishes on their way to the rooms, answers on their way back. Latest wins in both directions.
+///
+/// Dropping it ends the rooms.
+pub struct Rooms {
+    routes: watch::Sender<Option<Arc<BTreeSet<FibRoute>>>>,
+    guarded: watch::Sender<Option<Arc<Guarded>>>,
+    speaker: watch::Sender<Arc<bgp::Desired>>,
+    report: watch::Sender<Option<Publication>>,
+    local: watch::Receiver<Option<Vec<LocalAddress>>>,
+    route_status: watch::Receiver<RouteStatus>,
+    speaker_status: watch::Receiver<SpeakerStatus>,
+}
+
+impl Rooms {
+    /// Starts every room. The speaker's task ends in its own time once the wishes are dropped; the
+    /// others are aborted with `tasks`.
+    pub fn start(
+        options: &Options,
+        metrics: &Metrics,
+        tasks: &mut JoinSet<anyhow::Result<()>>,
+    ) -> (Self, JoinHandle<()>) {
+        let (routes, wanted_routes) = watch::channel(None);
+        let (guarded, wanted_guard) = watch::channel(None);
+        let (speaker, wanted_speech) = watch::channel(Arc::new(silence()));
+        let (report, publications) = watch::channel(None);
+        let (local_sender, local) = watch::channel(None);
+        let (route_sender, route_status) = watch::channel(RouteStatus::default());
+        let (speaker_sender, speaker_status) = watch::channel(SpeakerStatus::default());
+        tasks.spawn(async move { Ok(kernel::netlink::run(wanted_routes, route_sender).await?) });
+        tasks.spawn(async move { Ok(kernel::addresses::watch_addresses(local_sender).await?) });
+        tasks.spawn(async move {
+            kernel::guard::run(wanted_guard).await;
+            Ok(())
+        });
+        let (client, node, metrics) = (options.client.clone(), options.node.clone(), metrics.clone());
+        tasks.spawn(async move {
+            publisher::run(client, node, publications, metrics).await;
+            Ok(())
+        });
+        let speaking = tokio::spawn(bgp::run(wanted_speech, speaker_sender));
+        (Self { routes, guarded, speaker, report, local, route_status, speaker_status }, speaking)
+    }
+
+    /// Waits until a room has something new to say. Cancel-safe.
+    pub async fn changed(&mut self) {
+        // A room that ended is noticed by its owner: here its silence is just silence.
+        let has_news = tokio::select! {
+            news = self.local.changed() => news,
+            news = self.route_status.changed() => news,
+            news = self.speaker_status.changed() => news,
+        };
+        if has_news.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// The addresses of this node's interfaces, once they have been read.
+    pub fn local_addresses(&self) -> Option<Vec<LocalAddress>> {
+        self.local.borrow().clone()
+    }
+
+    /// Hands the kernel its routes.
+    pub fn wish_routes(&self, desired: &Desired) {
+        set(&self.routes, Some(Arc::new(desired.routes.wanted.clone())));
+    }
+
+    /// Hands the speaker and the guard what is announced.
+    pub fn wish_announcements(&self, desired: &Desired) {
+        set(&self.guarded, Some(Arc::new(desired.entries.guarded.clone())));
+        set(
+            &self.speaker,
+            Arc::new(bgp::Desired {
+                router_id: desired.router_id,
+                next_hops: desired.next_hops,
+                peers: desired.peers.iter().map(|peer| (peer.name.clone(), peer_config(peer))).collect(),
+                adverts: Arc::new(desired.adverts.clone()),
+                complete: true,
+            }),
+        );
+    }
+
+    /// What became of the wish so far.
+    pub fn outcome(&self, wrong_peers: Vec<PeerException>) -> Outcome {
+        outcome(&self.route_status.borrow(), &self.speaker_status.borrow(), wrong_peers)
+    }
+
+    /// Hands over the report.
+    pub fn publish(&self, publication: Publication) {
+        set(&self.report, Some(publication));
+    }
+}
+
+/// Sends only what is new, so that nobody wakes for nothing.
+fn set<T: PartialEq>(sender: &watch::Sender<T>, value: T) {
+    sender.send_if_modified(|current| {
+        let is_new = *current != value;
+        *current = value;
+        is_new
+    });
+}
+
+/// The wish before anything is known: no peer, so nobody is told anything.
+fn silence() -> bgp::Desired {
+    bgp::Desired {
+        router_id: RouterId::try_from(std::net::Ipv4Addr::LOCALHOST).expect("127.0.0.1 is not zero"),
+        next_hops: NextHops::default(),
+        peers: BTreeMap::<PeerName, PeerConfig>::new(),
+        adverts: Arc::default(),
+        complete: false,
+    }
+}
+
+fn peer_config(peer: &Peer) -> PeerConfig {
+    PeerConfig {
+        name: peer.name.clone(),
+        local_asn: peer.local_asn,
+        peer_asn: peer.peer_asn,
+        address: peer.address,
+        port: peer.port,
+        hold_time: HoldTime::try_from(peer.hold_time.unwrap_or_default()).unwrap_or_else(|error| {
+            // `Peer` holds the same rule; a difference between the two must not end a session.
+            warn!(peer = %peer.name, %error, "using the default hold time");
+            HoldTime::DEFAULT
+        }),
+    }
+}

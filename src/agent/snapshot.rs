@@ -1,0 +1,68 @@
+//! What the agent knows: the input of its pure core.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::api::{EntryFlag, NodeRoute};
+use crate::config::peer::Peer;
+use crate::model::views::{EndpointView, ServiceView};
+use crate::model::{LocalAddress, NodeName, Prefix};
+
+/// Everything the agent of one node decides from.
+#[derive(Debug, Clone, Serialize)]
+pub struct Snapshot {
+    /// The node this agent runs on.
+    pub me: NodeName,
+    /// The labels of its Node.
+    pub labels: BTreeMap<String, String>,
+    /// The addresses of its interfaces.
+    pub local: Vec<LocalAddress>,
+    /// How every node's pods are reached, by the node's name.
+    pub node_routes: BTreeMap<String, Arc<NodeRouteView>>,
+    /// The routers of the cluster that are configured without a fault.
+    pub peers: Vec<Arc<Peer>>,
+    /// The Services of type LoadBalancer.
+    pub services: BTreeMap<String, Arc<ServiceView>>,
+    /// The EndpointSlices of Services.
+    pub endpoints: BTreeMap<String, Arc<EndpointView>>,
+}
+
+/// A `NodeRoute`, parsed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NodeRouteView {
+    /// The node.
+    pub node: NodeName,
+    /// Its addresses, the preferred one of each family first.
+    pub addresses: Vec<IpAddr>,
+    /// Its pod CIDRs.
+    pub pod_cidrs: Vec<Prefix>,
+    /// Those of its pod CIDRs that do not parse.
+    pub malformed: Vec<String>,
+    /// Whether it may be an entry for the addresses of Services.
+    pub entry: EntryFlag,
+    /// Whose agents vouch for routes to it.
+    pub witnesses: Vec<String>,
+    /// Which version of it this is.
+    pub digest: String,
+}
+
+impl NodeRouteView {
+    /// The view of a `NodeRoute`; none for one whose name is no node's.
+    pub fn of(route: &NodeRoute) -> Option<Self> {
+        let spec = &route.spec;
+        let (pod_cidrs, malformed): (Vec<_>, Vec<_>) =
+            spec.pod_cidrs.iter().map(|text| text.parse::<Prefix>().map_err(|_| text.clone())).partition(Result::is_ok);
+        Some(Self {
+            node: route.metadata.name.as_deref()?.parse().ok()?,
+            addresses: spec.addresses.iter().filter_map(|text| text.parse().ok()).collect(),
+            pod_cidrs: pod_cidrs.into_iter().filter_map(Result::ok).collect(),
+            malformed: malformed.into_iter().filter_map(Result::err).collect(),
+            entry: spec.entry,
+            witnesses: spec.witnesses.clone(),
+            digest: spec.digest(),
+        })
+    }
+}

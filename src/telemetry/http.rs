@@ -1,0 +1,81 @@
+//! The diagnostics port: `/healthz`, `/readyz`, `/metrics`.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
+use thiserror::Error;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+/// Why the diagnostics port does not answer.
+#[derive(Debug, Error)]
+pub enum HttpError {
+    /// The address cannot be listened on.
+    #[error("--diagnostics-address {address}: cannot listen there")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The server ended.
+    #[error("the diagnostics server failed")]
+    Serve(#[source] std::io::Error),
+}
+
+/// What the port shows.
+#[derive(Debug, Clone)]
+pub struct Diagnostics {
+    /// Every metric.
+    pub registry: Arc<Registry>,
+    /// Whether the process does its work: `/readyz` answers 200 then, 503 before.
+    pub is_ready: watch::Receiver<bool>,
+}
+
+/// Listens on `address`.
+///
+/// # Errors
+/// When the address is taken or is not this host's.
+pub async fn listen(address: SocketAddr) -> Result<TcpListener, HttpError> {
+    TcpListener::bind(address).await.map_err(|source| HttpError::Listen { address, source })
+}
+
+/// Answers until the future is dropped.
+///
+/// # Errors
+/// When the listener fails.
+pub async fn serve(listener: TcpListener, diagnostics: Diagnostics) -> Result<(), HttpError> {
+    let router = Router::new()
+        .route("/healthz", get(async || "ok"))
+        .route("/readyz", get(ready))
+        .route("/metrics", get(metrics))
+        .with_state(diagnostics);
+    axum::serve(listener, router).await.map_err(HttpError::Serve)
+}
+
+async fn ready(State(diagnostics): State<Diagnostics>) -> Response {
+    if *diagnostics.is_ready.borrow() {
+        "ok".into_response()
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "not ready").into_response()
+    }
+}
+
+async fn metrics(State(diagnostics): State<Diagnostics>) -> Response {
+    let mut text = String::new();
+    match encode(&mut text, &diagnostics.registry) {
+        Ok(()) => {
+            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+            ([(header::CONTENT_TYPE, kind)], text).into_response()
+        }
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
