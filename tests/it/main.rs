@@ -1,4 +1,5 @@
 //! Tests that need no cluster: the structure of the house, generated files, and the kernel in
 //! namespaces of their own.
 
+mod architecture;
 mod manifests;

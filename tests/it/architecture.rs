@@ -1,0 +1,168 @@
+//! The directions between rooms, and what pure files may know.
+//!
+//! ARCHITECTURE.md draws these tables; this test holds the code to them. It reads paths that start
+//! with `crate::`, so a room is named the same way everywhere.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Whom each room may know, besides itself.
+const MAY_KNOW: &[(&str, &[&str])] = &[
+    ("model", &[]),
+    ("api", &["model"]),
+    ("config", &["api", "model"]),
+    // Shared shells.
+    ("cluster", &["config", "api", "model"]),
+    ("inventory", &["cluster", "config", "api", "model"]),
+    ("leader", &["cluster", "config", "api", "model"]),
+    ("telemetry", &["cluster", "config", "api", "model"]),
+    // Rooms: never each other.
+    ("node", SHARED),
+    ("service", SHARED),
+    ("route", SHARED),
+    ("bgp", SHARED),
+    ("kernel", SHARED),
+    // Wiring.
+    ("controller", &["node", "service", "route", "cluster", "inventory", "leader", "telemetry", "config", "api", "model"]),
+    ("agent", &["bgp", "kernel", "cluster", "telemetry", "config", "api", "model"]),
+    ("cli", &["controller", "agent", "cluster", "inventory", "telemetry", "config", "api", "model"]),
+];
+const SHARED: &[&str] = &["cluster", "inventory", "leader", "telemetry", "config", "api", "model"];
+
+/// Files, or folders with all in them, that decide without seeing the world.
+const PURE: &[&str] = &[
+    "model",
+    "api",
+    "config",
+    "inventory/machine.rs",
+    "inventory/matching.rs",
+    "leader/election.rs",
+    "node/plan.rs",
+    "service/plan.rs",
+    "service/allocator.rs",
+    "route/plan.rs",
+    "bgp/codec",
+    "bgp/fsm",
+    "bgp/fsm.rs",
+    "bgp/rib",
+    "bgp/rib.rs",
+    "kernel/plan.rs",
+    "agent/desired.rs",
+    "agent/entries.rs",
+    "agent/outcome.rs",
+    "agent/peers.rs",
+    "agent/report.rs",
+    "agent/routes.rs",
+    "agent/snapshot.rs",
+];
+/// What a pure file never mentions. (`kube::` alone would also refuse the derives of `api`.)
+const IMPURE: &[&str] =
+    &["tokio", "kube::Client", "kube::Api", "crate::cluster", "std::fs", ".await", "Instant::now", "TcpStream"];
+
+fn source() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
+}
+
+/// Every source file with its path below `src/`.
+fn files() -> BTreeMap<String, String> {
+    fn walk(folder: &Path, found: &mut BTreeMap<String, String>) {
+        for entry in fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
+            if entry.is_dir() {
+                walk(&entry, found);
+            } else if entry.extension().is_some_and(|extension| extension == "rs") {
+                let name = entry.strip_prefix(source()).expect("below src").display().to_string();
+                found.insert(name, fs::read_to_string(&entry).expect("a source file"));
+            }
+        }
+    }
+    let mut found = BTreeMap::new();
+    walk(&source(), &mut found);
+    found
+}
+
+/// The room a file is in: its folder, or its own name.
+fn room(file: &str) -> &str {
+    file.split('/').next().expect("a path").trim_end_matches(".rs")
+}
+
+/// Code without comments: docs may mention anyone.
+fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//"))
+}
+
+/// The rooms a file names by `crate::`.
+fn named(text: &str) -> BTreeSet<(usize, String)> {
+    let mut rooms = BTreeSet::new();
+    for (number, line) in code(text) {
+        for tail in line.split("crate::").skip(1) {
+            let room: String = tail.chars().take_while(|c| c.is_ascii_lowercase() || *c == '_').collect();
+            rooms.insert((number + 1, room));
+        }
+    }
+    rooms
+}
+
+#[test]
+fn rooms_know_only_those_they_may_know() {
+    let table: BTreeMap<&str, &[&str]> = MAY_KNOW.iter().copied().collect();
+    let mut faults = Vec::new();
+    for (file, text) in files() {
+        let from = room(&file);
+        if matches!(from, "lib" | "main") {
+            continue;
+        }
+        let Some(allowed) = table.get(from) else {
+            faults.push(format!("src/{file}: room {from} is not in the table"));
+            continue;
+        };
+        for (line, to) in named(&text) {
+            if !to.is_empty() && to != from && !allowed.contains(&to.as_str()) {
+                faults.push(format!("src/{file}:{line}: {from} may not know {to}"));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+#[test]
+fn the_table_names_rooms_that_exist() {
+    let rooms: BTreeSet<String> = files().keys().map(|file| room(file).to_owned()).collect();
+    for (name, allowed) in MAY_KNOW {
+        for name in allowed.iter().chain([name]) {
+            assert!(rooms.contains(*name), "there is no room {name}");
+        }
+    }
+}
+
+#[test]
+fn pure_files_see_no_clock_socket_file_or_task() {
+    let files = files();
+    let mut faults = Vec::new();
+    for pure in PURE {
+        let of_it: Vec<_> =
+            files.iter().filter(|(file, _)| file == pure || file.starts_with(&format!("{pure}/"))).collect();
+        assert!(!of_it.is_empty(), "src/{pure} does not exist");
+        for (file, text) in of_it {
+            let shipped = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+            for (number, line) in code(shipped) {
+                faults.extend(
+                    IMPURE
+                        .iter()
+                        .filter(|word| line.contains(**word))
+                        .map(|word| format!("src/{file}:{}: a pure file may not mention {word}", number + 1)),
+                );
+            }
+        }
+    }
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+#[test]
+fn exceptions_from_the_clock_rule_are_shells_that_say_so() {
+    for (file, text) in files() {
+        if text.contains("clippy::disallowed_methods") {
+            assert!(text.contains("reason = \"shell: "), "src/{file}: say `reason = \"shell: …\"`");
+        }
+    }
+}
