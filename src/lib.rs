@@ -2,4 +2,5 @@
 //!
 //! The modules in reading order; ARCHITECTURE.md draws how they may know each other.
 
+pub mod bgp;
 pub mod model;
