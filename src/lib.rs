@@ -2,6 +2,7 @@
 //!
 //! The modules in reading order; ARCHITECTURE.md draws how they may know each other.
 
+pub mod bgp;
 pub mod model;
 pub mod api;
 pub mod config;

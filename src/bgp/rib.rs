@@ -1,0 +1,181 @@
+//! Adj-RIB-Out: what one peer has heard from us and what it should hear (RFC 4271 §3.2). Pure.
+//!
+//! It keeps no queue, only the difference of two sets, so the newest wish wins and a slow peer
+//! costs no more memory than a fast one. Withdrawals go before announcements, and a family's
+//! End-of-RIB after its last one, once the wish is complete. While it is not, nothing is withdrawn.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use crate::model::{Advert, Asn, Family, NextHops, Prefix};
+
+use super::codec::{AsPath, Attributes, Context, Families, Origin, SegmentKind, pack};
+use super::desired::Peering;
+use super::status::Withheld;
+
+/// The most prefixes looked at for one message; a message of 4096 octets holds fewer.
+const BATCH: usize = 4096;
+/// What RFC 4271 §9.1.1 leaves open and every router takes for its default.
+const LOCAL_PREF: u32 = 100;
+
+/// The routes of one session, from its Established on.
+#[derive(Debug)]
+pub(super) struct AdjRibOut {
+    context: Context,
+    local_asn: Asn,
+    next_hops: NextHops,
+    is_complete: bool,
+    sent: BTreeSet<Prefix>,
+    to_withdraw: BTreeSet<Prefix>,
+    to_announce: BTreeSet<Prefix>,
+    /// The families whose End-of-RIB the peer has.
+    ended: Families,
+    withheld: BTreeMap<Withheld, usize>,
+}
+
+/// The next hops of a session: its own address for its family, this node's for the other one.
+pub(super) fn session_next_hops(local_address: IpAddr, node: NextHops) -> NextHops {
+    match local_address {
+        IpAddr::V4(address) => NextHops { v4: Some(address), ..node },
+        // A link-local address means nothing to who hears the route from the peer.
+        IpAddr::V6(address) if address.is_unicast_link_local() => node,
+        IpAddr::V6(address) => NextHops { v6: Some(address), ..node },
+    }
+}
+
+impl AdjRibOut {
+    /// The peer has heard nothing yet.
+    pub(super) fn new(context: Context, local_asn: Asn) -> Self {
+        Self {
+            context,
+            local_asn,
+            next_hops: NextHops::default(),
+            is_complete: false,
+            sent: BTreeSet::new(),
+            to_withdraw: BTreeSet::new(),
+            to_announce: BTreeSet::new(),
+            ended: Families::default(),
+            withheld: BTreeMap::new(),
+        }
+    }
+
+    /// Takes the whole wish: what is announced with which next hops, and whether that is all.
+    pub(super) fn want(&mut self, adverts: &BTreeSet<Advert>, next_hops: NextHops, is_complete: bool) {
+        let is_current = |family| next_hop(family, self.next_hops) == next_hop(family, next_hops);
+        let (v4_is_current, v6_is_current) = (is_current(Family::V4), is_current(Family::V6));
+        self.next_hops = next_hops;
+        self.is_complete = is_complete;
+        self.withheld.clear();
+        let mut wanted = BTreeSet::new();
+        for Advert { prefix } in adverts {
+            match self.obstacle(prefix.family()) {
+                Some(why) => *self.withheld.entry(why).or_default() += 1,
+                None => {
+                    wanted.insert(*prefix);
+                }
+            }
+        }
+        // A refresh or a former change of next hop that is not through yet stays to be sent.
+        let mut again = std::mem::take(&mut self.to_announce);
+        again.extend(self.sent.iter().filter(|prefix| match prefix.family() {
+            Family::V4 => !v4_is_current,
+            Family::V6 => !v6_is_current,
+        }));
+        self.to_announce = wanted.difference(&self.sent).chain(again.intersection(&wanted)).copied().collect();
+        self.to_withdraw = if is_complete { self.sent.difference(&wanted).copied().collect() } else { BTreeSet::new() };
+    }
+
+    /// Sends all routes of a family again (RFC 2918 §4).
+    pub(super) fn resend(&mut self, family: Family) {
+        let again = self.sent.iter().filter(|prefix| prefix.family() == family);
+        self.to_announce.extend(again.filter(|prefix| !self.to_withdraw.contains(prefix)));
+    }
+
+    /// Appends the next message there is to send; `false` when there is none.
+    pub(super) fn next_message(&mut self, out: &mut Vec<u8>) -> bool {
+        if let Some((family, batch)) = front(&self.to_withdraw) {
+            let count = pack::withdraw(family, &batch, out);
+            for prefix in &batch[..count] {
+                self.to_withdraw.remove(prefix);
+                self.sent.remove(prefix);
+            }
+            return true;
+        }
+        if let Some((family, batch)) = front(&self.to_announce) {
+            let count = pack::announce(&self.attributes(), &self.context, family, &batch, out);
+            for prefix in &batch[..count] {
+                self.to_announce.remove(prefix);
+                self.sent.insert(*prefix);
+            }
+            return count > 0;
+        }
+        self.end_of_rib(out)
+    }
+
+    /// How many prefixes the peer has.
+    pub(super) fn advertised(&self) -> usize {
+        self.sent.len()
+    }
+
+    /// What is wished and cannot be announced, counted by reason.
+    pub(super) fn withheld(&self) -> &BTreeMap<Withheld, usize> {
+        &self.withheld
+    }
+
+    fn obstacle(&self, family: Family) -> Option<Withheld> {
+        if !self.context.families.contains(family) {
+            Some(Withheld::FamilyNotNegotiated(family))
+        } else if next_hop(family, self.next_hops).is_none() {
+            Some(Withheld::NoNextHop(family))
+        } else {
+            None
+        }
+    }
+
+    fn end_of_rib(&mut self, out: &mut Vec<u8>) -> bool {
+        let is_due =
+            |family| self.is_complete && self.context.families.contains(family) && !self.ended.contains(family);
+        let Some(family) = [Family::V4, Family::V6].into_iter().find(|family| is_due(*family)) else {
+            return false;
+        };
+        match family {
+            Family::V4 => self.ended.v4 = true,
+            Family::V6 => self.ended.v6 = true,
+        }
+        pack::end_of_rib(family, out);
+        true
+    }
+
+    /// Equal on every node but for the next hop and the AS number (RFC 4271 §5.1), or routers
+    /// would not spread packets over the nodes.
+    fn attributes(&self) -> Attributes {
+        let (path, local_pref) = match self.context.peering {
+            Peering::Internal => (Vec::new(), Some(LOCAL_PREF)),
+            Peering::External => (vec![(SegmentKind::Sequence, vec![self.local_asn.get()])], None),
+        };
+        Attributes {
+            origin: Some(Origin::Igp),
+            as_path: Some(AsPath(path)),
+            next_hops: self.next_hops,
+            med: None,
+            local_pref,
+        }
+    }
+}
+
+fn next_hop(family: Family, next_hops: NextHops) -> Option<IpAddr> {
+    match family {
+        Family::V4 => next_hops.v4.map(IpAddr::V4),
+        Family::V6 => next_hops.v6.map(IpAddr::V6),
+    }
+}
+
+/// The family of the first prefix and the prefixes of that family at the front, a message's worth.
+fn front(prefixes: &BTreeSet<Prefix>) -> Option<(Family, Vec<Prefix>)> {
+    let family = prefixes.first()?.family();
+    let batch = prefixes.iter().take_while(|prefix| prefix.family() == family).take(BATCH);
+    Some((family, batch.copied().collect()))
+}
+
+#[cfg(test)]
+mod tests;
