@@ -2,11 +2,18 @@
 //!
 //! The modules in reading order; ARCHITECTURE.md draws how they may know each other.
 
-pub mod bgp;
 pub mod model;
 pub mod api;
 pub mod config;
+pub mod inventory;
 pub mod cluster;
+pub mod leader;
 pub mod telemetry;
+pub mod node;
+pub mod service;
+pub mod route;
+pub mod controller;
+pub mod bgp;
+pub mod kernel;
 pub mod agent;
 pub mod cli;
