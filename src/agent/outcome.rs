@@ -1,12 +1,18 @@
 //! From what the rooms say of themselves to what the report says.
 
 use crate::agent::report::Outcome;
-use crate::api::{PeerException, RouteExceptionReason};
+use crate::api::{GuardReport, PeerException, RouteExceptionReason};
 use crate::bgp::{SessionState, SpeakerStatus};
+use crate::kernel::guard::{GuardState, GuardStatus};
 use crate::kernel::{RouteFailure, RouteStatus};
 
 /// What became of the wish.
-pub fn outcome(routes: &RouteStatus, speaker: &SpeakerStatus, wrong_peers: Vec<PeerException>) -> Outcome {
+pub fn outcome(
+    routes: &RouteStatus,
+    guard: &GuardStatus,
+    speaker: &SpeakerStatus,
+    wrong_peers: Vec<PeerException>,
+) -> Outcome {
     let established = speaker.peers.values().filter(|peer| peer.state == SessionState::Established);
     let mut peer_exceptions = wrong_peers;
     for (name, peer) in &speaker.peers {
@@ -24,6 +30,7 @@ pub fn outcome(routes: &RouteStatus, speaker: &SpeakerStatus, wrong_peers: Vec<P
         installed: routes.installed.clone(),
         failed: routes.failed.iter().map(|(route, why)| (*route, (reason(why), why.to_string()))).collect(),
         repaired: routes.repaired_total,
+        guard: guard_state(guard.state),
         established: u32::try_from(established.clone().count()).unwrap_or(u32::MAX),
         announced: established.map(|peer| peer.advertised).min().map_or(0, |n| u32::try_from(n).unwrap_or(u32::MAX)),
         peer_exceptions,
@@ -37,5 +44,15 @@ fn reason(failure: &RouteFailure) -> RouteExceptionReason {
         RouteFailure::Contested { .. } => RouteExceptionReason::Contested,
         RouteFailure::Denied => RouteExceptionReason::Denied,
         RouteFailure::Refused { .. } => RouteExceptionReason::Refused,
+    }
+}
+
+fn guard_state(state: GuardState) -> GuardReport {
+    match state {
+        GuardState::Waiting => GuardReport::Waiting,
+        GuardState::Standing => GuardReport::Standing,
+        GuardState::Denied => GuardReport::Denied,
+        GuardState::Unsupported => GuardReport::Unsupported,
+        GuardState::Refused { .. } => GuardReport::Refused,
     }
 }

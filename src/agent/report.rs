@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::agent::desired::Desired;
 use crate::api::{
-    BgpReport, NodeReportStatus, PeerException, RouteException, RouteExceptionReason, RouteReport, Witnessed,
+    BgpReport, GuardReport, NodeReportStatus, PeerException, RouteException, RouteExceptionReason, RouteReport, Witnessed,
 };
 use crate::model::{FibRoute, Moment, NodeName};
 
@@ -26,6 +26,8 @@ pub struct Outcome {
     pub failed: BTreeMap<FibRoute, (RouteExceptionReason, String)>,
     /// Routes put back since the start.
     pub repaired: u64,
+    /// Whether the guard table stands.
+    pub guard: GuardReport,
     /// Peers whose session is Established.
     pub established: u32,
     /// Prefixes announced in each of them.
@@ -56,6 +58,7 @@ pub fn report(boot_id: &str, desired: &Desired, outcome: &Outcome) -> NodeReport
         own_route: desired.own_route.clone(),
         witnessed: witnessed(desired, outcome),
         routes: RouteReport { wanted: count(plan.wanted.len() + plan.exceptions.len()), installed: count(installed), exceptions },
+        guard: outcome.guard,
         bgp: BgpReport {
             peers: count(desired.peers.len()),
             established: outcome.established,

@@ -17,6 +17,7 @@ use crate::agent::Options;
 use crate::api::PeerException;
 use crate::bgp::{self, HoldTime, PeerConfig, SpeakerStatus};
 use crate::config::peer::Peer;
+use crate::kernel::guard::GuardStatus;
 use crate::kernel::{self, RouteStatus};
 use crate::model::{FibRoute, Guarded, LocalAddress, NextHops, PeerName, RouterId};
 
@@ -28,8 +29,9 @@ pub struct Rooms {
     guarded: watch::Sender<Option<Arc<Guarded>>>,
     speaker: watch::Sender<Arc<bgp::Desired>>,
     report: watch::Sender<Option<Publication>>,
-    local: watch::Receiver<Option<Vec<LocalAddress>>>,
+    local: watch::Receiver<Option<Arc<Vec<LocalAddress>>>>,
     route_status: watch::Receiver<RouteStatus>,
+    guard_status: watch::Receiver<GuardStatus>,
     speaker_status: watch::Receiver<SpeakerStatus>,
 }
 
@@ -47,20 +49,18 @@ impl Rooms {
         let (report, publications) = watch::channel(None);
         let (local_sender, local) = watch::channel(None);
         let (route_sender, route_status) = watch::channel(RouteStatus::default());
+        let (guard_sender, guard_status) = watch::channel(GuardStatus::default());
         let (speaker_sender, speaker_status) = watch::channel(SpeakerStatus::default());
         tasks.spawn(async move { Ok(kernel::netlink::run(wanted_routes, route_sender).await?) });
         tasks.spawn(async move { Ok(kernel::addresses::watch_addresses(local_sender).await?) });
-        tasks.spawn(async move {
-            kernel::guard::run(wanted_guard).await;
-            Ok(())
-        });
+        tasks.spawn(async move { Ok(kernel::guard::run(wanted_guard, guard_sender).await?) });
         let (client, node, metrics) = (options.client.clone(), options.node.clone(), metrics.clone());
         tasks.spawn(async move {
             publisher::run(client, node, publications, metrics).await;
             Ok(())
         });
         let speaking = tokio::spawn(bgp::run(wanted_speech, speaker_sender));
-        (Self { routes, guarded, speaker, report, local, route_status, speaker_status }, speaking)
+        (Self { routes, guarded, speaker, report, local, route_status, guard_status, speaker_status }, speaking)
     }
 
     /// Waits until a room has something new to say. Cancel-safe.
@@ -69,6 +69,7 @@ impl Rooms {
         let has_news = tokio::select! {
             news = self.local.changed() => news,
             news = self.route_status.changed() => news,
+            news = self.guard_status.changed() => news,
             news = self.speaker_status.changed() => news,
         };
         if has_news.is_err() {
@@ -78,7 +79,7 @@ impl Rooms {
 
     /// The addresses of this node's interfaces, once they have been read.
     pub fn local_addresses(&self) -> Option<Vec<LocalAddress>> {
-        self.local.borrow().clone()
+        self.local.borrow().as_deref().cloned()
     }
 
     /// Hands the kernel its routes.
@@ -103,7 +104,7 @@ impl Rooms {
 
     /// What became of the wish so far.
     pub fn outcome(&self, wrong_peers: Vec<PeerException>) -> Outcome {
-        outcome(&self.route_status.borrow(), &self.speaker_status.borrow(), wrong_peers)
+        outcome(&self.route_status.borrow(), &self.guard_status.borrow(), &self.speaker_status.borrow(), wrong_peers)
     }
 
     /// Hands over the report.

@@ -17,7 +17,7 @@ pub use address_pool::{AddressPool, AddressPoolSpec, AddressPoolStatus};
 pub use bgp_peer::{BgpPeer, BgpPeerSpec};
 pub use condition::{Condition, ConditionReason, ConditionStatus, ConditionType};
 pub use node_report::{
-    BgpReport, NodeReport, NodeReportSpec, NodeReportStatus, PeerException, RouteException, RouteExceptionReason,
+    BgpReport, GuardReport, NodeReport, NodeReportSpec, NodeReportStatus, PeerException, RouteException, RouteExceptionReason,
     RouteReport, Witnessed,
 };
 pub use node_route::{EntryFlag, NodeRoute, NodeRouteSpec};

@@ -41,6 +41,8 @@ pub struct NodeReportStatus {
     pub witnessed: Vec<Witnessed>,
     /// Kernel routes to other nodes' pods.
     pub routes: RouteReport,
+    /// The nftables table `inet cairn`, which refuses packets to ports that no Service has.
+    pub guard: GuardReport,
     /// BGP sessions.
     pub bgp: BgpReport,
 }
@@ -101,6 +103,22 @@ pub enum RouteExceptionReason {
     Refused,
     /// The CIDR or address in the `NodeRoute` does not parse.
     Malformed,
+}
+
+/// Whether the guard table stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub enum GuardReport {
+    /// What to guard is not known yet.
+    #[default]
+    Waiting,
+    /// It is in place.
+    Standing,
+    /// The agent may not change nftables: it lacks NET_ADMIN.
+    Denied,
+    /// The kernel has no nftables, or lacks a part the table needs.
+    Unsupported,
+    /// The kernel refused for another reason; the agent's log has it.
+    Refused,
 }
 
 /// BGP sessions of the node.

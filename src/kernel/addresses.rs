@@ -2,7 +2,6 @@
 #![expect(clippy::disallowed_methods, reason = "shell: waits and talks to the kernel")]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,24 +11,11 @@ use tokio::sync::watch;
 use super::messages::{self, Address, GET_ADDRESS, GET_LINK, LINK_AND_ADDRESS_GROUPS};
 use super::pace::Pace;
 use super::socket::{NetlinkError, Socket, now};
-use crate::model::Prefix;
+use crate::model::LocalAddress;
 
 /// A burst of events (a pod's interface makes several) leads to one look.
 const SHORTEST_GAP: Duration = Duration::from_millis(10);
 const LONGEST_GAP: Duration = Duration::from_millis(200);
-
-/// An address of this node.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct LocalAddress {
-    /// The interface's name.
-    pub interface: String,
-    /// The interface's index.
-    pub index: u32,
-    /// The address.
-    pub address: IpAddr,
-    /// The network it is on: the hosts of this prefix are neighbours on the interface.
-    pub prefix: Prefix,
-}
 
 /// Keeps `out` at the addresses of interfaces that are up, without loopback, sorted.
 ///

@@ -24,7 +24,10 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("bgp", SHARED),
     ("kernel", SHARED),
     // Wiring.
-    ("controller", &["node", "service", "route", "cluster", "inventory", "leader", "telemetry", "config", "api", "model"]),
+    (
+        "controller",
+        &["node", "service", "route", "cluster", "inventory", "leader", "telemetry", "config", "api", "model"],
+    ),
     ("agent", &["bgp", "kernel", "cluster", "telemetry", "config", "api", "model"]),
     ("cli", &["controller", "agent", "cluster", "inventory", "telemetry", "config", "api", "model"]),
 ];
