@@ -3,4 +3,7 @@
 //! The modules in reading order; ARCHITECTURE.md draws how they may know each other.
 
 pub mod api;
+pub mod cli;
+pub mod config;
+pub mod inventory;
 pub mod model;
