@@ -6,9 +6,7 @@ use std::sync::Arc;
 use crate::agent::snapshot::{NodeRouteView, Snapshot};
 use crate::api::{EntryFlag, NodeRoute, NodeRouteSpec};
 use crate::model::LocalAddress;
-use crate::model::views::{
-    EndpointCounts, EndpointView, Ingress, IpFamilyPolicy, IpMode, ServiceView, TrafficPolicy,
-};
+use crate::model::views::{EndpointCounts, EndpointView, Ingress, IpFamilyPolicy, IpMode, ServiceView, TrafficPolicy};
 use crate::model::{Family, PortProtocol, Prefix, ServiceKey};
 
 /// Builds the snapshot of node `n1`.

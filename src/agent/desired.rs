@@ -54,10 +54,7 @@ pub fn plan(snapshot: &Snapshot, memory: &mut Memory, now: Moment) -> Desired {
 }
 
 /// The addresses of the node's own `NodeRoute` that are on its interfaces.
-fn own_addresses<'a>(
-    snapshot: &'a Snapshot,
-    own: Option<&'a Arc<NodeRouteView>>,
-) -> impl Iterator<Item = IpAddr> + 'a {
+fn own_addresses<'a>(snapshot: &'a Snapshot, own: Option<&'a Arc<NodeRouteView>>) -> impl Iterator<Item = IpAddr> + 'a {
     let is_local = |address: &IpAddr| snapshot.local.iter().any(|local| local.address == *address);
     own.into_iter().flat_map(|route| route.addresses.iter().copied()).filter(is_local)
 }
@@ -88,10 +85,8 @@ fn router_id(snapshot: &Snapshot, own: Option<&Arc<NodeRouteView>>) -> RouterId 
 
 fn of_name(node: &NodeName) -> RouterId {
     // FNV-1a, 32 bit; the lowest bit keeps it from being zero.
-    let hash = node
-        .as_str()
-        .bytes()
-        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let hash =
+        node.as_str().bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     RouterId::try_from(Ipv4Addr::from(hash | 1)).expect("an odd number is not zero")
 }
 

@@ -31,7 +31,11 @@ impl Metrics {
         let bgp = registry.sub_registry_with_prefix("cairn_bgp");
         bgp.register("peers", "Peers this node should have a session with", metrics.bgp_peers.clone());
         bgp.register("sessions_established", "Sessions that are Established", metrics.bgp_sessions_established.clone());
-        bgp.register("prefixes_announced", "Prefixes announced in each session", metrics.bgp_prefixes_announced.clone());
+        bgp.register(
+            "prefixes_announced",
+            "Prefixes announced in each session",
+            metrics.bgp_prefixes_announced.clone(),
+        );
         metrics
     }
 

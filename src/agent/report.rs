@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crate::agent::desired::Desired;
 use crate::api::{
-    BgpReport, GuardReport, NodeReportStatus, PeerException, RouteException, RouteExceptionReason, RouteReport, Witnessed,
+    BgpReport, GuardReport, NodeReportStatus, PeerException, RouteException, RouteExceptionReason, RouteReport,
+    Witnessed,
 };
 use crate::model::{FibRoute, Moment, NodeName};
 
@@ -57,7 +58,11 @@ pub fn report(boot_id: &str, desired: &Desired, outcome: &Outcome) -> NodeReport
         boot_id: boot_id.to_owned(),
         own_route: desired.own_route.clone(),
         witnessed: witnessed(desired, outcome),
-        routes: RouteReport { wanted: count(plan.wanted.len() + plan.exceptions.len()), installed: count(installed), exceptions },
+        routes: RouteReport {
+            wanted: count(plan.wanted.len() + plan.exceptions.len()),
+            installed: count(installed),
+            exceptions,
+        },
         guard: outcome.guard,
         bgp: BgpReport {
             peers: count(desired.peers.len()),
@@ -77,9 +82,10 @@ fn witnessed(desired: &Desired, outcome: &Outcome) -> Vec<Witnessed> {
     let plan = &desired.routes;
     let is_reached = |node: &NodeName| {
         let has_exception = plan.exceptions.iter().any(|exception| exception.node == node.as_str());
-        let mut routes = plan.wanted.iter().filter(|route| {
-            plan.owners.get(&route.destination).is_some_and(|owner| owner == node.as_str())
-        });
+        let mut routes = plan
+            .wanted
+            .iter()
+            .filter(|route| plan.owners.get(&route.destination).is_some_and(|owner| owner == node.as_str()));
         !has_exception && routes.all(|route| outcome.installed.contains(route))
     };
     let vouched = desired.witnessed.iter().filter(|route| is_reached(&route.node));

@@ -8,12 +8,12 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tracing::warn;
 
+use crate::agent::Options;
 use crate::agent::desired::Desired;
 use crate::agent::metrics::Metrics;
 use crate::agent::outcome::outcome;
 use crate::agent::publisher::{self, Publication};
 use crate::agent::report::Outcome;
-use crate::agent::Options;
 use crate::api::PeerException;
 use crate::bgp::{self, HoldTime, PeerConfig, SpeakerStatus};
 use crate::config::peer::Peer;

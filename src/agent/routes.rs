@@ -25,7 +25,12 @@ pub fn plan(snapshot: &Snapshot) -> RoutePlan {
     let others = snapshot.node_routes.values().filter(|route| route.node != snapshot.me);
     for other in others {
         for cidr in &other.malformed {
-            plan.exceptions.push(exception(other, cidr, RouteExceptionReason::Malformed, "it is not a CIDR".to_owned()));
+            plan.exceptions.push(exception(
+                other,
+                cidr,
+                RouteExceptionReason::Malformed,
+                "it is not a CIDR".to_owned(),
+            ));
         }
         for &cidr in &other.pod_cidrs {
             match gateway(other, cidr.family(), &snapshot.local) {
@@ -135,8 +140,7 @@ mod tests {
                 .local([local("eth0", "10.90.0.11/24"), local("eth0", "fd90::11/64"), local("veth1", "10.244.0.1/32")])
                 .build();
             let plan = plan(&snapshot);
-            let got: Vec<_> =
-                plan.wanted.iter().map(|r| (r.destination.to_string(), r.gateway.to_string())).collect();
+            let got: Vec<_> = plan.wanted.iter().map(|r| (r.destination.to_string(), r.gateway.to_string())).collect();
             let got: Vec<_> = got.iter().map(|(d, g)| (d.as_str(), g.as_str())).collect();
             assert_eq!(got, case.want, "{}", case.name);
             let reasons: Vec<_> = plan.exceptions.iter().map(|e| e.reason).collect();

@@ -1,9 +1,8 @@
 //! The verbs of the `cairn` command, one call each.
 
 mod agent;
-mod controller;
+
 mod signal;
-pub mod validate;
 
 use std::process::ExitCode;
 
@@ -19,20 +18,14 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Run the cloud-controller-manager: initialize Nodes, give Services their addresses.
-    Controller(controller::Args),
     /// Run on a node: its kernel routes, its BGP sessions.
     Agent(agent::Args),
-    /// Check files before they are used: cloud config, inventory and custom resources.
-    Validate(validate::Args),
 }
 
 /// Parses the command line, runs the verb, and prints an error once, with its causes.
 pub fn main() -> ExitCode {
     let result = match Cli::parse().verb {
-        Verb::Controller(args) => args.run(),
         Verb::Agent(args) => args.run(),
-        Verb::Validate(args) => args.run(),
     };
     result.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

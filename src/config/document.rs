@@ -1,0 +1,345 @@
+//! YAML as a tree whose nodes know where they stand.
+//!
+//! Errors of one file do not hide each other: duplicate keys are told and parsing goes on, and
+//! documents before a syntax error are still there to be checked. Depth and the growth of aliases
+//! are bounded, so that no text can exhaust the stack or the memory.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Tag};
+use serde_json::{Number, Value as Json};
+
+use super::fault::Step;
+use super::{Fault, Faults, FieldPath, Position};
+
+/// Values nested deeper than this are refused; no format here goes beyond eight.
+const DEEPEST: usize = 64;
+/// Nodes that aliases may add to a file.
+const MOST_ALIASED: usize = 100_000;
+
+/// A value and where it starts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Node {
+    /// Its first character.
+    pub position: Position,
+    /// The value.
+    pub value: Value,
+}
+
+/// A YAML value by the core schema (YAML 1.2.2 §10.3).
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// Nothing, `~` or `null`.
+    Null,
+    /// `true` or `false`.
+    Boolean(bool),
+    /// A number, and how it was written.
+    Number(Number, String),
+    /// Any other scalar, and every quoted one.
+    Text(String),
+    /// A sequence.
+    List(Vec<Node>),
+    /// A mapping in the order it was written; no key twice.
+    Mapping(Vec<Entry>),
+}
+
+/// A key and its value.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    /// The key as text.
+    pub key: String,
+    /// Where the key starts.
+    pub key_position: Position,
+    /// The value.
+    pub value: Node,
+}
+
+/// What a file holds: documents that are not empty, and what is wrong with its YAML.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Parsed {
+    /// The documents up to the first syntax error.
+    pub documents: Vec<Node>,
+    /// Syntax errors, duplicate keys, and that there is nothing.
+    pub faults: Faults,
+}
+
+/// Parses a text; `file` is the name that its faults get.
+pub fn parse(file: &Path, text: &str) -> Parsed {
+    let mut loader = Loader::new(file);
+    // The byte order mark that some editors write is no content (YAML 1.2.2 §5.2).
+    for event in Parser::new_from_str(text.strip_prefix('\u{feff}').unwrap_or(text)) {
+        let step =
+            event.map_err(|error| syntax_fault(&error)).and_then(|(event, span)| loader.take(event, &span.start));
+        if let Err(fault) = step {
+            loader.parsed.faults.push(fault.in_file(file));
+            return loader.parsed;
+        }
+    }
+    if loader.parsed.documents.is_empty() && loader.parsed.faults.is_empty() {
+        loader.parsed.faults.push(Fault::of_file(file, "is empty: it takes at least one YAML document"));
+    }
+    loader.parsed
+}
+
+impl Node {
+    /// The value of a field, if this is a mapping that has it.
+    pub fn get(&self, field: &str) -> Option<&Node> {
+        match &self.value {
+            Value::Mapping(entries) => entries.iter().find(|entry| entry.key == field).map(|entry| &entry.value),
+            _ => None,
+        }
+    }
+
+    /// The text of a field, if this is a mapping that has it as text.
+    pub fn text(&self, field: &str) -> Option<&str> {
+        match &self.get(field)?.value {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Where a field stands, or the innermost value around it that is there.
+    pub fn position_of(&self, field: &FieldPath) -> Position {
+        let mut node = self;
+        for step in field.steps() {
+            let inner = match (step, &node.value) {
+                (Step::Field(name), Value::Mapping(_)) => node.get(name),
+                (Step::Entry(index), Value::List(nodes)) => nodes.get(*index),
+                _ => None,
+            };
+            match inner {
+                Some(inner) => node = inner,
+                None => break,
+            }
+        }
+        node.position
+    }
+
+    /// The value as JSON, positions forgotten.
+    pub fn to_json(&self) -> Json {
+        match &self.value {
+            Value::Null => Json::Null,
+            Value::Boolean(truth) => Json::Bool(*truth),
+            Value::Number(number, _) => Json::Number(number.clone()),
+            Value::Text(text) => Json::String(text.clone()),
+            Value::List(nodes) => nodes.iter().map(Node::to_json).collect(),
+            Value::Mapping(entries) => entries
+                .iter()
+                .map(|entry| (entry.key.clone(), entry.value.to_json()))
+                .collect::<serde_json::Map<_, _>>()
+                .into(),
+        }
+    }
+
+    /// How many nodes there are, this one included.
+    fn size(&self) -> usize {
+        1 + match &self.value {
+            Value::List(nodes) => nodes.iter().map(Node::size).sum(),
+            Value::Mapping(entries) => entries.iter().map(|entry| entry.value.size()).sum(),
+            _ => 0,
+        }
+    }
+}
+
+/// A collection that is not closed yet.
+struct Open {
+    position: Position,
+    anchor: usize,
+    inside: Inside,
+}
+
+enum Inside {
+    List(Vec<Node>),
+    Mapping { entries: Vec<Entry>, key: Option<(String, Position)> },
+}
+
+/// Builds documents of the parser's events.
+struct Loader<'a> {
+    file: &'a Path,
+    parsed: Parsed,
+    open: Vec<Open>,
+    anchors: BTreeMap<usize, Node>,
+    aliased: usize,
+}
+
+impl<'a> Loader<'a> {
+    fn new(file: &'a Path) -> Self {
+        Self { file, parsed: Parsed::default(), open: Vec::new(), anchors: BTreeMap::new(), aliased: 0 }
+    }
+
+    fn take(&mut self, event: Event<'_>, marker: &Marker) -> Result<(), Fault> {
+        let position = position(marker);
+        match event {
+            Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentStart(_) | Event::DocumentEnd => {
+                Ok(())
+            }
+            Event::Scalar(text, style, anchor, tag) => self.scalar(text, style, anchor, tag.as_deref(), position),
+            Event::Alias(anchor) => self.alias(anchor, position),
+            Event::SequenceStart(anchor, tag) => self.open(Inside::List(Vec::new()), anchor, tag.as_deref(), position),
+            Event::MappingStart(anchor, tag) => {
+                self.open(Inside::Mapping { entries: Vec::new(), key: None }, anchor, tag.as_deref(), position)
+            }
+            Event::SequenceEnd | Event::MappingEnd => {
+                let Open { position, anchor, inside } = self.open.pop().expect("the parser ends only what it started");
+                let value = match inside {
+                    Inside::List(nodes) => Value::List(nodes),
+                    Inside::Mapping { entries, .. } => Value::Mapping(entries),
+                };
+                self.place(Node { position, value }, anchor);
+                Ok(())
+            }
+        }
+    }
+
+    fn scalar(
+        &mut self,
+        text: Cow<'_, str>,
+        style: ScalarStyle,
+        anchor: usize,
+        tag: Option<&Tag>,
+        position: Position,
+    ) -> Result<(), Fault> {
+        if let Some(Open { inside: Inside::Mapping { key: key @ None, .. }, .. }) = self.open.last_mut() {
+            *key = Some((text.into_owned(), position));
+            return Ok(());
+        }
+        let is_text = style != ScalarStyle::Plain || is_string_tag(tag, position)?;
+        let value = if is_text { Value::Text(text.into_owned()) } else { resolve(text) };
+        self.place(Node { position, value }, anchor);
+        Ok(())
+    }
+
+    fn alias(&mut self, anchor: usize, position: Position) -> Result<(), Fault> {
+        self.refuse_as_key(position)?;
+        let node = self.anchors.get(&anchor).cloned().ok_or_else(|| {
+            Fault::new(self.field(), "repeats a value from inside that value: write it out").at(position)
+        })?;
+        self.aliased += node.size();
+        if self.aliased > MOST_ALIASED {
+            let message = format!("aliases repeat more than {MOST_ALIASED} values: write them out or split the file");
+            return Err(Fault::new(FieldPath::ROOT, message).at(position));
+        }
+        self.place(node, 0);
+        Ok(())
+    }
+
+    fn open(&mut self, inside: Inside, anchor: usize, tag: Option<&Tag>, position: Position) -> Result<(), Fault> {
+        self.refuse_as_key(position)?;
+        is_string_tag(tag, position)?;
+        if self.open.len() == DEEPEST {
+            let message = format!("values are nested more than {DEEPEST} deep: no file for this program is that deep");
+            return Err(Fault::new(FieldPath::ROOT, message).at(position));
+        }
+        self.open.push(Open { position, anchor, inside });
+        Ok(())
+    }
+
+    /// Puts a finished node where it belongs: into the innermost open collection.
+    fn place(&mut self, node: Node, anchor: usize) {
+        if anchor > 0 {
+            self.anchors.insert(anchor, node.clone());
+        }
+        let field = self.field();
+        match self.open.last_mut().map(|open| &mut open.inside) {
+            // Nothing between two `---` is no document, as kubectl has it.
+            None if node.value == Value::Null => {}
+            None => self.parsed.documents.push(node),
+            Some(Inside::List(nodes)) => nodes.push(node),
+            Some(Inside::Mapping { entries, key }) => {
+                let (key, key_position) = key.take().expect("the parser gives a key before each value");
+                match entries.iter().find(|entry| entry.key == key) {
+                    None => entries.push(Entry { key, key_position, value: node }),
+                    Some(first) => {
+                        let line = first.key_position.line;
+                        let message = format!("is already there at line {line}: leave one of the two");
+                        self.parsed.faults.push(Fault::new(field, message).in_file(self.file).at(key_position));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The way to the value that comes next.
+    fn field(&self) -> FieldPath {
+        self.open.iter().fold(FieldPath::ROOT, |path, open| match &open.inside {
+            Inside::List(nodes) => path.entry(nodes.len()),
+            Inside::Mapping { key: Some((key, _)), .. } => path.field(key),
+            Inside::Mapping { key: None, .. } => path,
+        })
+    }
+
+    fn refuse_as_key(&self, position: Position) -> Result<(), Fault> {
+        match self.open.last() {
+            Some(Open { inside: Inside::Mapping { key: None, .. }, .. }) => {
+                let message = "has a list or mapping as the key of a field: it takes text";
+                Err(Fault::new(self.field(), message).at(position))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn position(marker: &Marker) -> Position {
+    // The parser counts lines from 1 and columns from 0.
+    Position { line: marker.line(), column: marker.col() + 1 }
+}
+
+/// Whether the tag makes text of what follows.
+fn is_string_tag(tag: Option<&Tag>, position: Position) -> Result<bool, Fault> {
+    match tag {
+        None => Ok(false),
+        Some(tag) if tag.is_yaml_core_schema() && tag.suffix == "str" => Ok(true),
+        Some(tag) if tag.is_yaml_core_schema() => Ok(false),
+        Some(tag) => {
+            Err(Fault::new(FieldPath::ROOT, format!("the tag {tag} has no meaning here: leave it out")).at(position))
+        }
+    }
+}
+
+/// What a plain scalar is (YAML 1.2.2 §10.3.2).
+fn resolve(text: Cow<'_, str>) -> Value {
+    match text.as_ref() {
+        "" | "~" | "null" | "Null" | "NULL" => Value::Null,
+        "true" | "True" | "TRUE" => Value::Boolean(true),
+        "false" | "False" | "FALSE" => Value::Boolean(false),
+        written => match number(written) {
+            Some(number) => Value::Number(number, text.into_owned()),
+            None => Value::Text(text.into_owned()),
+        },
+    }
+}
+
+fn number(text: &str) -> Option<Number> {
+    let of_radix = |digits: &str, radix| {
+        let is_digits = digits.chars().all(|c| c.is_digit(radix));
+        is_digits.then(|| u64::from_str_radix(digits, radix).ok()).flatten().map(Number::from)
+    };
+    if let Some(digits) = text.strip_prefix("0x") {
+        return of_radix(digits, 16);
+    }
+    if let Some(digits) = text.strip_prefix("0o") {
+        return of_radix(digits, 8);
+    }
+    if !text.chars().all(|c| c.is_ascii_digit() || "+-.eE".contains(c)) || !text.contains(|c: char| c.is_ascii_digit())
+    {
+        return None;
+    }
+    let whole = text.parse::<i64>().map(Number::from).or_else(|_| text.parse::<u64>().map(Number::from));
+    whole.ok().or_else(|| Number::from_f64(text.parse().ok()?))
+}
+
+fn syntax_fault(error: &ScanError) -> Fault {
+    let info = error.info();
+    let hint = if info.contains("tab") {
+        "indent with spaces"
+    } else if info.contains("anchor") || info.contains("alias") {
+        "put a text that starts with & or * in quotes"
+    } else if info.contains("quote") {
+        "close the quotes"
+    } else {
+        "look at the indentation, colons and quotes here and on the line before"
+    };
+    Fault::new(FieldPath::ROOT, format!("is not YAML ({info}): {hint}")).at(position(error.marker()))
+}

@@ -1,0 +1,29 @@
+//! What people wrote, checked: raw (the file's shape) becomes validated, or every fault is told.
+//!
+//! A file goes through four steps, each of which reports all it finds: [`document`] (is it YAML?),
+//! [`schema`] (are these the fields?), serde (the raw Rust type), and the semantic check of the
+//! thing itself ([`cloud`], [`pool`], [`peer`], and the inventory's own). Objects that come from the
+//! API server enter at the last step.
+//!
+//! Nothing here watches, waits or talks to a network; only [`source`] reads files.
+//!
+//! Invariants: a validated value needs no second look; a [`Fault`] is one sentence that names the
+//! object, the field and what would be right; parsing never panics, whatever the text.
+
+pub mod block;
+pub mod cloud;
+pub mod document;
+pub mod fault;
+pub mod label;
+pub mod nearest;
+pub mod object;
+pub mod peer;
+pub mod pool;
+pub mod schema;
+pub mod source;
+
+pub use block::AddressBlock;
+pub use cloud::CloudConfig;
+pub use fault::{Fault, Faults, FieldPath, Position};
+pub use peer::Peer;
+pub use pool::Pool;

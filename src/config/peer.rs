@@ -1,0 +1,199 @@
+//! `BgpPeer`, checked.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Fault, Faults, FieldPath, label};
+use crate::api::BgpPeerSpec;
+use crate::model::{Asn, PeerName};
+
+/// A router, and which nodes keep a session with it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Peer {
+    /// The name of the `BgpPeer`.
+    pub name: PeerName,
+    /// Our AS number.
+    pub local_asn: Asn,
+    /// The router's AS number.
+    pub peer_asn: Asn,
+    /// The router's address: one host, not link-local.
+    pub address: IpAddr,
+    /// The router's TCP port, not 0.
+    pub port: u16,
+    /// Silence after which the session counts as dead, 3 s or more; `None` is never.
+    pub hold_time: Option<Duration>,
+    /// Labels a node has to have, all of them; none means every node.
+    pub node_selector: BTreeMap<String, String>,
+}
+
+impl Peer {
+    /// Checks what a `BgpPeer` says.
+    ///
+    /// # Errors
+    /// Every fault, with the object and the field below `spec`.
+    pub fn check(name: &str, spec: &BgpPeerSpec) -> Result<Self, Faults> {
+        let BgpPeerSpec { local_asn, peer_asn, address, port, hold_time_seconds, node_selector } = spec;
+        let field = |name: &str| FieldPath::of("spec").field(name);
+        let mut faults = Faults::NONE;
+        let name = faults.take(
+            name.parse::<PeerName>()
+                .map_err(|error| Faults::from(Fault::new(FieldPath::of("metadata").field("name"), error.to_string()))),
+        );
+        let local_asn = faults.take(check_asn(*local_asn, field("localAsn")));
+        let peer_asn = faults.take(check_asn(*peer_asn, field("peerAsn")));
+        let address = faults.take(check_address(address, field("address")));
+        if *port == 0 {
+            faults.push(Fault::new(field("port"), "0 is not a port: it takes 1 to 65535, as a rule 179"));
+        }
+        let hold_time = faults.take(check_hold_time(*hold_time_seconds, field("holdTimeSeconds")));
+        faults.extend(selector_faults(node_selector, &field("nodeSelector")));
+        let object = name.as_ref().map_or("BgpPeer without a name".to_owned(), |name| format!("BgpPeer {name}"));
+        match (name, local_asn, peer_asn, address, hold_time) {
+            (Some(name), Some(local_asn), Some(peer_asn), Some(address), Some(hold_time)) if faults.is_empty() => {
+                let (port, node_selector) = (*port, node_selector.clone());
+                Ok(Self { name, local_asn, peer_asn, address, port, hold_time, node_selector })
+            }
+            _ => Err(faults.map(|fault| fault.of_object(object.clone()))),
+        }
+    }
+
+    /// Whether a node with these labels keeps a session with this router.
+    pub fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.node_selector.iter().all(|(key, value)| labels.get(key) == Some(value))
+    }
+
+    /// Whether the router is of our own AS, which makes the session an internal one.
+    pub fn is_internal(&self) -> bool {
+        self.local_asn == self.peer_asn
+    }
+}
+
+fn check_asn(number: u32, field: FieldPath) -> Result<Asn, Faults> {
+    Asn::try_from(number).map_err(|error| Fault::new(field, error.to_string()).into())
+}
+
+fn check_address(text: &str, field: FieldPath) -> Result<IpAddr, Faults> {
+    let refused = |message: String| Err(Fault::new(field, message).into());
+    let Ok(address) = text.parse::<IpAddr>() else {
+        return refused(format!(
+            "{text:?} is not an address: it takes the router's IP address, such as 10.90.0.1 or fd90::1"
+        ));
+    };
+    let what = match address {
+        _ if address.is_unspecified() => "the unspecified address",
+        _ if address.is_multicast() => "a multicast address",
+        IpAddr::V4(v4) if v4.is_broadcast() => "the broadcast address",
+        // A link-local address means nothing without its interface, which differs from node to node.
+        IpAddr::V6(v6) if v6.is_unicast_link_local() => "a link-local address",
+        IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some() => "an IPv4 address in IPv6 clothes",
+        _ => return Ok(address),
+    };
+    refused(format!("{address} is {what}: it takes an address of the router itself, such as 10.90.0.1 or fd90::1"))
+}
+
+/// `Ok(None)` is a session that never expires (RFC 4271 §4.2).
+fn check_hold_time(seconds: u16, field: FieldPath) -> Result<Option<Duration>, Faults> {
+    match seconds {
+        0 => Ok(None),
+        1 | 2 => Err(Fault::new(
+            field,
+            format!("{seconds} is too short: it takes 3 to 65535 seconds, or 0 for a session that never expires"),
+        )
+        .into()),
+        _ => Ok(Some(Duration::from_secs(seconds.into()))),
+    }
+}
+
+fn selector_faults(selector: &BTreeMap<String, String>, field: &FieldPath) -> Vec<Fault> {
+    selector
+        .iter()
+        .filter_map(|(key, value)| {
+            let message = label::key_fault(key).or_else(|| label::value_fault(value))?;
+            Some(Fault::new(field.field(key), message))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec() -> BgpPeerSpec {
+        BgpPeerSpec {
+            local_asn: 64513,
+            peer_asn: 64512,
+            address: "10.90.0.1".to_owned(),
+            port: 179,
+            hold_time_seconds: 3,
+            node_selector: BTreeMap::new(),
+        }
+    }
+
+    fn faults(spec: &BgpPeerSpec) -> String {
+        Peer::check("router", spec).expect_err("faults").to_string()
+    }
+
+    #[test]
+    fn a_right_peer_is_taken_as_written() {
+        let peer = Peer::check("router", &spec()).expect("a peer");
+        assert_eq!(peer.hold_time, Some(Duration::from_secs(3)));
+        assert!(!peer.is_internal());
+        let never = Peer::check("router", &BgpPeerSpec { hold_time_seconds: 0, ..spec() }).expect("a peer");
+        assert_eq!(never.hold_time, None);
+    }
+
+    #[test]
+    fn each_wrong_field_is_named_with_what_would_be_right() {
+        for (spec, want) in [
+            (
+                BgpPeerSpec { local_asn: 0, ..spec() },
+                "spec.localAsn: 0 is not an AS number: it takes 1 to 4294967294, without 23456 and 65535 (RFC 6793, RFC 7300)",
+            ),
+            (
+                BgpPeerSpec { peer_asn: 65535, ..spec() },
+                "spec.peerAsn: 65535 is not an AS number: it takes 1 to 4294967294, without 23456 and 65535 (RFC 6793, RFC 7300)",
+            ),
+            (
+                BgpPeerSpec { address: "router.example.net".to_owned(), ..spec() },
+                "spec.address: \"router.example.net\" is not an address: it takes the router's IP address, such as 10.90.0.1 or fd90::1",
+            ),
+            (
+                BgpPeerSpec { address: "fe80::1".to_owned(), ..spec() },
+                "spec.address: fe80::1 is a link-local address: it takes an address of the router itself, such as 10.90.0.1 or fd90::1",
+            ),
+            (BgpPeerSpec { port: 0, ..spec() }, "spec.port: 0 is not a port: it takes 1 to 65535, as a rule 179"),
+            (
+                BgpPeerSpec { hold_time_seconds: 2, ..spec() },
+                "spec.holdTimeSeconds: 2 is too short: it takes 3 to 65535 seconds, or 0 for a session that never expires",
+            ),
+            (
+                BgpPeerSpec { node_selector: BTreeMap::from([("rack".to_owned(), "a b".to_owned())]), ..spec() },
+                "spec.nodeSelector.rack: \"a b\" is not the value of a label: it takes up to 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends",
+            ),
+        ] {
+            assert_eq!(faults(&spec), format!("BgpPeer router: {want}"));
+        }
+    }
+
+    #[test]
+    fn all_faults_are_told_at_once() {
+        let spec = BgpPeerSpec { local_asn: 0, port: 0, hold_time_seconds: 1, ..spec() };
+        assert_eq!(faults(&spec).lines().count(), 3);
+    }
+
+    #[test]
+    fn a_selector_takes_nodes_that_have_all_its_labels() {
+        let labels = |pairs: &[(&str, &str)]| {
+            pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect::<BTreeMap<_, _>>()
+        };
+        let selector = labels(&[("rack", "r1"), ("edge", "")]);
+        let peer = Peer::check("router", &BgpPeerSpec { node_selector: selector, ..spec() }).expect("a peer");
+        assert!(peer.selects(&labels(&[("rack", "r1"), ("edge", ""), ("more", "x")])));
+        assert!(!peer.selects(&labels(&[("rack", "r1")])));
+        assert!(!peer.selects(&labels(&[("rack", "r2"), ("edge", "")])));
+        assert!(Peer::check("router", &spec()).expect("a peer").selects(&BTreeMap::new()));
+    }
+}

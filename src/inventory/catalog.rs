@@ -1,0 +1,310 @@
+//! All machines of the inventory, checked together.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use super::document::{AddressEntry, AddressKind, Defaults, Location, MachineEntry, MatchEntry, Sourced};
+use super::matching::Index;
+use super::{Machine, MachineAddress, MatchKeys, SystemUuid};
+use crate::config::{Fault, Faults, FieldPath, label};
+use crate::model::{MachineId, NodeName};
+
+/// The machines, each with an id, node name, UUID and internal addresses of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inventory {
+    machines: BTreeMap<MachineId, Arc<Machine>>,
+    index: Index,
+}
+
+impl Inventory {
+    /// `apiVersion` of its documents.
+    pub const API_VERSION: &str = "inventory.cairn.dev/v1";
+    /// `kind` of its documents.
+    pub const KIND: &str = "Inventory";
+
+    /// Checks and merges documents.
+    ///
+    /// # Errors
+    /// Every fault, with its place; a value that two machines may not share is told with both.
+    pub fn merge(sources: &[Sourced], extent: Extent) -> Result<Self, Faults> {
+        let mut faults = Faults::NONE;
+        let locations = Locations::of(sources, extent, &mut faults);
+        let mut machines = Vec::new();
+        for source in sources {
+            let Defaults { region } = &source.document.defaults;
+            let place = Place { source, field: FieldPath::of("defaults").field("region") };
+            region.iter().for_each(|region| place.check_label_value(region, &mut faults));
+            for (index, entry) in source.document.machines.iter().enumerate() {
+                let place = Place { source, field: FieldPath::of("machines").entry(index) };
+                let machine = check_machine(entry, &place, &locations, &mut faults);
+                machines.extend(machine.map(|machine| (place, machine)));
+            }
+        }
+        refuse_shared(&machines, &mut faults);
+        let is_empty = sources.iter().all(|source| source.document.machines.is_empty());
+        if let (true, Extent::Whole, Some(first)) = (is_empty, extent, sources.first()) {
+            let message =
+                "has no machine: it takes at least one, as a file that was emptied by mistake has none either";
+            faults.push(Place { source: first, field: FieldPath::of("machines") }.fault(message));
+        }
+        let machines: BTreeMap<_, _> =
+            machines.into_iter().map(|(_, machine)| (machine.id.clone(), Arc::new(machine))).collect();
+        let index = Index::of(machines.values());
+        faults.or(Self { machines, index })
+    }
+
+    /// Each machine, in the order of ids.
+    pub fn machines(&self) -> impl ExactSizeIterator<Item = &Arc<Machine>> {
+        self.machines.values()
+    }
+
+    /// The machine with this id.
+    pub fn machine(&self, id: &MachineId) -> Option<&Arc<Machine>> {
+        self.machines.get(id)
+    }
+
+    pub(super) fn index(&self) -> &Index {
+        &self.index
+    }
+}
+
+/// Whether documents are all there are, or others could not be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// All there are.
+    Whole,
+    /// Some; what is missing in them may be in the others.
+    Part,
+}
+
+/// A field of a document.
+#[derive(Clone)]
+struct Place<'a> {
+    source: &'a Sourced,
+    field: FieldPath,
+}
+
+impl Place<'_> {
+    fn field(&self, name: &str) -> Self {
+        Self { source: self.source, field: self.field.field(name) }
+    }
+
+    fn entry(&self, index: usize) -> Self {
+        Self { source: self.source, field: self.field.entry(index) }
+    }
+
+    fn fault(&self, message: impl Into<String>) -> Fault {
+        let position = self.source.node.position_of(&self.field);
+        Fault::new(self.field.clone(), message).in_file(&self.source.file).at(position)
+    }
+
+    fn check_label_value(&self, value: &str, faults: &mut Faults) {
+        let message = match value {
+            "" => Some("is empty: leave the field out for none".to_owned()),
+            _ => label::value_fault(value),
+        };
+        faults.extend(message.map(|message| self.fault(message)));
+    }
+
+    /// The value that a text stands for, or `None` and a fault.
+    fn parse<T: std::str::FromStr<Err: fmt::Display>>(&self, text: &str, faults: &mut Faults) -> Option<T> {
+        text.parse().map_err(|error: T::Err| faults.push(self.fault(error.to_string()))).ok()
+    }
+}
+
+/// Locations of all documents by name.
+struct Locations<'a> {
+    by_name: BTreeMap<&'a str, &'a Location>,
+    extent: Extent,
+}
+
+impl<'a> Locations<'a> {
+    fn of(sources: &'a [Sourced], extent: Extent, faults: &mut Faults) -> Self {
+        let mut places: BTreeMap<&str, (Place<'_>, &Location)> = BTreeMap::new();
+        for source in sources {
+            for (name, location) in &source.document.locations {
+                let place = Place { source, field: FieldPath::of("locations").field(name) };
+                let Location { region, zone } = location;
+                region.iter().for_each(|region| place.field("region").check_label_value(region, faults));
+                zone.iter().for_each(|zone| place.field("zone").check_label_value(zone, faults));
+                match places.get(name.as_str()) {
+                    Some((first, _)) => faults.push(shared(&place, &format!("location {name}"), first)),
+                    None => drop(places.insert(name, (place, location))),
+                }
+            }
+        }
+        let by_name = places.into_iter().map(|(name, (_, location))| (name, location)).collect();
+        Self { by_name, extent }
+    }
+}
+
+fn check_machine(
+    entry: &MachineEntry,
+    place: &Place<'_>,
+    locations: &Locations<'_>,
+    faults: &mut Faults,
+) -> Option<Machine> {
+    let MachineEntry { id, state, match_keys, location, region, instance_type, addresses, labels } = entry;
+    let id = place.field("id").parse::<MachineId>(id, faults);
+    let match_keys = check_match(match_keys, &place.field("match"), faults);
+    let location = location.as_deref().and_then(|name| {
+        let found = locations.by_name.get(name).copied();
+        if found.is_none() && locations.extent == Extent::Whole {
+            faults.push(place.field("location").fault(unknown_location(name, locations)));
+        }
+        found
+    });
+    region.iter().for_each(|region| place.field("region").check_label_value(region, faults));
+    instance_type.iter().for_each(|kind| place.field("instanceType").check_label_value(kind, faults));
+    let written = addresses.len();
+    let addresses: Vec<_> = addresses
+        .iter()
+        .enumerate()
+        .filter_map(|(index, entry)| check_address(entry, &place.field("addresses").entry(index), faults))
+        .collect();
+    check_labels(labels, &place.field("labels"), faults);
+    let inherited = location.and_then(|location| location.region.clone());
+    Some(Machine {
+        id: id?,
+        state: *state,
+        match_keys: match_keys?,
+        addresses: (addresses.len() == written).then_some(addresses)?,
+        region: region.clone().or(inherited).or_else(|| place.source.document.defaults.region.clone()),
+        zone: location.and_then(|location| location.zone.clone()),
+        instance_type: instance_type.clone(),
+        labels: labels.clone(),
+    })
+}
+
+fn check_match(entry: &MatchEntry, place: &Place<'_>, faults: &mut Faults) -> Option<MatchKeys> {
+    let MatchEntry { node_name, system_uuid } = entry;
+    let before = faults.len();
+    let node_name = node_name.as_deref().and_then(|name| place.field("nodeName").parse::<NodeName>(name, faults));
+    let place = place.field("systemUUID");
+    let system_uuid = system_uuid.as_deref().and_then(|uuid| place.parse::<SystemUuid>(uuid, faults));
+    if let Some(uuid) = system_uuid
+        && uuid.is_placeholder()
+    {
+        faults.push(place.fault(format!("{uuid} is a placeholder that many boards share: leave the field out")));
+    }
+    (faults.len() == before).then_some(MatchKeys { node_name, system_uuid })
+}
+
+fn unknown_location(name: &str, locations: &Locations<'_>) -> String {
+    let known: Vec<_> = locations.by_name.keys().copied().collect();
+    match crate::config::nearest::nearest(name, known.iter().copied()) {
+        Some(near) => format!("{name:?} is not among the locations: did you mean {near}?"),
+        None if known.is_empty() => format!("{name:?} is not among the locations: write it under locations first"),
+        None => format!("{name:?} is not among the locations: they are {}", known.join(", ")),
+    }
+}
+
+fn check_address(entry: &AddressEntry, place: &Place<'_>, faults: &mut Faults) -> Option<MachineAddress> {
+    let AddressEntry { kind, address } = entry;
+    let place = place.field("address");
+    let mut ip = || check_ip(address, &place, faults);
+    match kind {
+        AddressKind::InternalIp => ip().map(MachineAddress::InternalIp),
+        AddressKind::ExternalIp => ip().map(MachineAddress::ExternalIp),
+        AddressKind::Hostname => check_host(address, &place, faults).map(MachineAddress::Hostname),
+        AddressKind::InternalDns => check_host(address, &place, faults).map(MachineAddress::InternalDns),
+        AddressKind::ExternalDns => check_host(address, &place, faults).map(MachineAddress::ExternalDns),
+    }
+}
+
+fn check_ip(text: &str, place: &Place<'_>, faults: &mut Faults) -> Option<IpAddr> {
+    let Ok(ip) = text.parse::<IpAddr>() else {
+        let hint = match text.split_once('/') {
+            Some((bare, _)) if bare.parse::<IpAddr>().is_ok() => format!("{bare}, without a length"),
+            _ => "an IP address such as 10.0.12.20 or fd00:12::20".to_owned(),
+        };
+        faults.push(place.fault(format!("{text:?} is not an IP address: it takes {hint}")));
+        return None;
+    };
+    let what = match ip {
+        _ if ip.is_unspecified() => "the unspecified address",
+        _ if ip.is_loopback() => "a loopback address",
+        _ if ip.is_multicast() => "a multicast address",
+        IpAddr::V6(v6) if v6.is_unicast_link_local() => "a link-local address",
+        _ => return Some(ip),
+    };
+    faults.push(place.fault(format!("{ip} is {what}: it takes one that other machines can reach")));
+    None
+}
+
+/// A host or domain name: the same form as a Node's name (RFC 1123).
+fn check_host(text: &str, place: &Place<'_>, faults: &mut Faults) -> Option<String> {
+    place.parse::<NodeName>(text, faults).map(|_| text.to_owned())
+}
+
+fn check_labels(labels: &BTreeMap<String, String>, place: &Place<'_>, faults: &mut Faults) {
+    for (key, value) in labels {
+        let message = label::key_fault(key).or_else(|| label::value_fault(value)).or_else(|| {
+            label::is_reserved(key)
+                .then(|| format!("{key} is for Kubernetes to set: it takes keys outside kubernetes.io and k8s.io"))
+        });
+        faults.extend(message.map(|message| place.field(key).fault(message)));
+    }
+}
+
+/// Tells each value that two machines share and may not.
+fn refuse_shared<'a>(machines: &'a [(Place<'a>, Machine)], faults: &mut Faults) {
+    let mut taken: BTreeMap<Unique<'a>, Place<'a>> = BTreeMap::new();
+    for (place, machine) in machines {
+        for (value, place) in unique_values(place, machine) {
+            match taken.get(&value) {
+                Some(first) => faults.push(shared(&place, &value.to_string(), first)),
+                None => drop(taken.insert(value, place)),
+            }
+        }
+    }
+}
+
+fn shared(second: &Place<'_>, value: &str, first: &Place<'_>) -> Fault {
+    let mut place = first.fault("");
+    if place.file == second.fault("").file {
+        place.file = None;
+        let line = place.position.map_or(0, |position| position.line);
+        return second.fault(format!("{value} is already at {} in line {line}: each takes its own", place.field));
+    }
+    second.fault(format!("{value} is already at {}: each takes its own", place.place()))
+}
+
+/// A value that only one machine may have.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Unique<'a> {
+    Id(&'a MachineId),
+    NodeName(&'a NodeName),
+    /// In the lesser of its byte orders.
+    Uuid(SystemUuid),
+    InternalIp(IpAddr),
+}
+
+impl fmt::Display for Unique<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Id(id) => write!(f, "machine id {id}"),
+            Self::NodeName(name) => write!(f, "node name {name}"),
+            Self::Uuid(uuid) => write!(f, "system UUID {uuid}, in one byte order or the other,"),
+            Self::InternalIp(ip) => write!(f, "internal address {ip}"),
+        }
+    }
+}
+
+fn unique_values<'a>(place: &Place<'a>, machine: &'a Machine) -> Vec<(Unique<'a>, Place<'a>)> {
+    let keys = place.field("match");
+    let mut values = vec![(Unique::Id(&machine.id), place.field("id"))];
+    values.extend(machine.match_keys.node_name.as_ref().map(|name| (Unique::NodeName(name), keys.field("nodeName"))));
+    values.extend(
+        machine.match_keys.system_uuid.map(|uuid| (Unique::Uuid(uuid.in_either_order()), keys.field("systemUUID"))),
+    );
+    values.extend(machine.addresses.iter().enumerate().filter_map(|(index, address)| match address {
+        MachineAddress::InternalIp(ip) => {
+            Some((Unique::InternalIp(*ip), place.field("addresses").entry(index).field("address")))
+        }
+        _ => None,
+    }));
+    values
+}

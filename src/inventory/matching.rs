@@ -1,0 +1,190 @@
+//! Which machine a Node is: a decision that prefers silence to a guess.
+//!
+//! Keys in order of strength: provider ID, system UUID, node name, host name. Every key that speaks
+//! has to say the same machine; the host name speaks only where the others are silent.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Finding, Inventory, Machine, MachineState, MatchKey, SystemUuid, Why};
+use crate::model::{NodeName, ProviderId};
+
+/// What a Node says of itself that can be matched.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeIdentity {
+    /// `metadata.name`.
+    pub name: NodeName,
+    /// `spec.providerID`, as written, when not empty.
+    pub provider_id: Option<String>,
+    /// `status.nodeInfo.systemUUID`, as written, when not empty.
+    pub system_uuid: Option<String>,
+}
+
+impl NodeIdentity {
+    /// The UUID, unless it says nothing: not one, or a placeholder.
+    fn uuid(&self) -> Option<SystemUuid> {
+        self.system_uuid.as_deref()?.parse::<SystemUuid>().ok().filter(|uuid| !uuid.is_placeholder())
+    }
+}
+
+/// Keys that several Nodes have, and which therefore say nothing.
+///
+/// Virtual machines and containers show their host's UUID; boards share one by mistake.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SharedKeys {
+    uuids: BTreeSet<SystemUuid>,
+    short_names: BTreeSet<String>,
+}
+
+impl SharedKeys {
+    /// Those of all Nodes of the cluster.
+    pub fn of<'a>(nodes: impl IntoIterator<Item = &'a NodeIdentity>) -> Self {
+        let (mut uuids, mut short_names) = (Seen::default(), Seen::default());
+        for node in nodes {
+            node.uuid().into_iter().for_each(|uuid| uuids.add(uuid.in_either_order()));
+            short_names.add(short_name(node.name.as_str()));
+        }
+        Self { uuids: uuids.twice, short_names: short_names.twice }
+    }
+
+    fn uuid_of(&self, node: &NodeIdentity) -> Option<SystemUuid> {
+        node.uuid().filter(|uuid| !self.uuids.contains(&uuid.in_either_order()))
+    }
+}
+
+/// Values seen, and those seen more than once.
+struct Seen<T> {
+    once: BTreeSet<T>,
+    twice: BTreeSet<T>,
+}
+
+impl<T> Default for Seen<T> {
+    fn default() -> Self {
+        Self { once: BTreeSet::new(), twice: BTreeSet::new() }
+    }
+}
+
+impl<T: Ord + Clone> Seen<T> {
+    fn add(&mut self, value: T) {
+        if !self.once.insert(value.clone()) {
+            self.twice.insert(value);
+        }
+    }
+}
+
+/// The first label of a name, in lower case.
+fn short_name(name: &str) -> String {
+    name.split('.').next().unwrap_or(name).to_ascii_lowercase()
+}
+
+/// Machines by each key, made once an inventory.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Index {
+    by_uuid: BTreeMap<SystemUuid, Arc<Machine>>,
+    by_node_name: BTreeMap<NodeName, Arc<Machine>>,
+    by_short_name: BTreeMap<String, Vec<Arc<Machine>>>,
+}
+
+impl Index {
+    pub(super) fn of<'a>(machines: impl IntoIterator<Item = &'a Arc<Machine>>) -> Self {
+        let mut index = Self::default();
+        for machine in machines {
+            let keys = &machine.match_keys;
+            if let Some(uuid) = keys.system_uuid {
+                index.by_uuid.insert(uuid.in_either_order(), Arc::clone(machine));
+            }
+            if let Some(name) = &keys.node_name {
+                index.by_node_name.insert(name.clone(), Arc::clone(machine));
+            }
+            let names = keys.node_name.as_ref().map(NodeName::as_str).into_iter().chain(machine.hostnames());
+            for name in names.map(short_name).collect::<BTreeSet<_>>() {
+                index.by_short_name.entry(name).or_default().push(Arc::clone(machine));
+            }
+        }
+        index
+    }
+}
+
+impl Inventory {
+    /// Which machine a Node is.
+    ///
+    /// `shared` are the keys that other Nodes have as well; with [`SharedKeys::default`] every key
+    /// is taken for unique.
+    pub fn find(&self, node: &NodeIdentity, shared: &SharedKeys) -> Finding {
+        match self.only_machine(node, shared) {
+            Err(why) => Finding::Unknown(why),
+            Ok(machine) => match machine.state {
+                MachineState::Planned => Finding::Unknown(Why::Planned { machine: machine.id.clone() }),
+                MachineState::Active | MachineState::Maintenance => Finding::Present(machine),
+                MachineState::Decommissioned => Finding::Absent,
+            },
+        }
+    }
+
+    fn only_machine(&self, node: &NodeIdentity, shared: &SharedKeys) -> Result<Arc<Machine>, Why> {
+        let uuid = shared.uuid_of(node);
+        let pointed_at = [
+            (MatchKey::ProviderId, self.by_provider_id(node)?),
+            (MatchKey::SystemUuid, uuid.and_then(|uuid| self.index().by_uuid.get(&uuid.in_either_order()))),
+            (MatchKey::NodeName, self.index().by_node_name.get(&node.name)),
+        ];
+        let mut speaking = pointed_at.into_iter().filter_map(|(key, machine)| Some((key, machine?)));
+        let (key, machine) = match speaking.next() {
+            Some(first) => first,
+            None => (MatchKey::ShortName, self.by_short_name(node, shared)?),
+        };
+        if let Some((other_key, other)) = speaking.find(|(_, other)| other.id != machine.id) {
+            let (one, other) = (machine.id.clone(), other.id.clone());
+            return Err(Why::KeysDisagree { one_key: key, one, other_key, other });
+        }
+        keys_agree(machine, key, node, uuid)?;
+        Ok(Arc::clone(machine))
+    }
+
+    fn by_provider_id(&self, node: &NodeIdentity) -> Result<Option<&Arc<Machine>>, Why> {
+        let Some(text) = &node.provider_id else { return Ok(None) };
+        let foreign = |_| Why::ForeignProviderId { provider_id: text.clone() };
+        let provider_id = text.parse::<ProviderId>().map_err(foreign)?;
+        let machine = provider_id.machine();
+        self.machine(machine).map(Some).ok_or_else(|| Why::MachineMissing { machine: machine.clone() })
+    }
+
+    fn by_short_name(&self, node: &NodeIdentity, shared: &SharedKeys) -> Result<&Arc<Machine>, Why> {
+        let name = short_name(node.name.as_str());
+        if shared.short_names.contains(&name) {
+            return Err(Why::NoMachine);
+        }
+        match self.index().by_short_name.get(&name).map(Vec::as_slice) {
+            None | Some([]) => Err(Why::NoMachine),
+            Some([only]) => Ok(only),
+            Some([one, other, ..]) => {
+                Err(Why::KeyAmbiguous { key: MatchKey::ShortName, one: one.id.clone(), other: other.id.clone() })
+            }
+        }
+    }
+}
+
+/// Every key the machine has agrees with the Node, as far as the Node says something.
+fn keys_agree(machine: &Machine, found_by: MatchKey, node: &NodeIdentity, uuid: Option<SystemUuid>) -> Result<(), Why> {
+    let differs = |key, expected: String, actual: String| {
+        Err(Why::KeyDiffers { machine: machine.id.clone(), found_by, key, expected, actual })
+    };
+    if let (Some(expected), Some(actual)) = (machine.match_keys.system_uuid, uuid)
+        && expected.in_either_order() != actual.in_either_order()
+    {
+        return differs(MatchKey::SystemUuid, expected.to_string(), actual.to_string());
+    }
+    match &machine.match_keys.node_name {
+        Some(expected) if !is_same_host(expected.as_str(), node.name.as_str()) => {
+            differs(MatchKey::NodeName, expected.to_string(), node.name.to_string())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether two names are one host's: equal, or one is the other without its domain.
+fn is_same_host(one: &str, other: &str) -> bool {
+    one == other || (short_name(one) == short_name(other) && (!one.contains('.') || !other.contains('.')))
+}
