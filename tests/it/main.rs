@@ -1,4 +1,7 @@
 //! Tests that need no cluster: the structure of the house, generated files, and the kernel in
 //! namespaces of their own.
 
+mod kernel_guard;
+mod kernel_routes;
 mod manifests;
+mod netns;
