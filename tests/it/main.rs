@@ -2,4 +2,7 @@
 //! namespaces of their own.
 
 mod architecture;
+mod kernel_guard;
+mod kernel_routes;
 mod manifests;
+mod netns;

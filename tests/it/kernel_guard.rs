@@ -1,0 +1,283 @@
+//! The guard table in a real kernel, read back by `nft` and tried with packets.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+
+use cairn::kernel::NetlinkError;
+use cairn::kernel::guard::{self, GuardState, GuardStatus};
+use cairn::model::{Guarded, PortProtocol, ServedPort};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::netns::{self, DEADLINE, sh, try_sh, until};
+
+const TABLE: &str = "nft list table inet cairn";
+
+struct Room {
+    guarded: watch::Sender<Option<Arc<Guarded>>>,
+    status: watch::Receiver<GuardStatus>,
+    tasks: JoinSet<Result<(), NetlinkError>>,
+}
+
+impl Room {
+    fn start() -> Self {
+        let (guarded, wish) = watch::channel(None);
+        let (told, status) = watch::channel(GuardStatus::default());
+        let mut tasks = JoinSet::new();
+        tasks.spawn(guard::run(wish, told));
+        Self { guarded, status, tasks }
+    }
+
+    fn guard(&self, guarded: Guarded) {
+        self.guarded.send_replace(Some(Arc::new(guarded)));
+    }
+
+    async fn status(&mut self, holds: impl Fn(&GuardStatus) -> bool) -> GuardStatus {
+        let seen = timeout(DEADLINE, self.status.wait_for(|status| holds(status))).await.map(|told| told.map(|s| *s));
+        match seen {
+            Ok(status) => status.expect("the room is at work"),
+            Err(_) => panic!("last seen: {:?}", *self.status.borrow()),
+        }
+    }
+
+    async fn stands(&mut self) {
+        self.status(|status| status.state == GuardState::Standing).await;
+    }
+
+    async fn end(self) {
+        let Self { guarded, mut tasks, status: _status } = self;
+        drop(guarded);
+        let ended = timeout(DEADLINE, tasks.join_next()).await.expect("it ends with its wish");
+        ended.expect("one task").expect("it does not panic").expect("it ends well");
+    }
+}
+
+fn guarded() -> Guarded {
+    let port = |address: &str, protocol, port| ServedPort { address: address.parse().unwrap(), protocol, port };
+    Guarded {
+        announced: ["10.60.0.10", "fd60::10"].map(|address| address.parse().unwrap()).into(),
+        served: [
+            port("10.60.0.10", PortProtocol::Tcp, 80),
+            port("10.60.0.10", PortProtocol::Udp, 53),
+            port("fd60::10", PortProtocol::Tcp, 80),
+        ]
+        .into(),
+    }
+}
+
+/// What `nft` should show, without the counters' figures.
+const WANT: &str = "table inet cairn {
+	set announced4 {
+		type ipv4_addr
+		elements = { 10.60.0.10 }
+	}
+";
+
+#[test]
+fn the_table_reads_back_as_it_was_meant() {
+    netns::inside(async || {
+        let mut room = Room::start();
+        room.guard(guarded());
+        room.stands().await;
+        println!("{}", sh(TABLE));
+        assert_eq!(sh(TABLE), WANT);
+        room.end().await;
+    });
+}
+
+#[test]
+fn elements_follow_and_the_table_stays_when_the_room_ends() {
+    netns::inside(async || {
+        let mut room = Room::start();
+        room.guard(Guarded::default());
+        room.stands().await;
+        assert!(!sh(TABLE).contains("elements"), "{}", sh(TABLE));
+        sh("nft add counter inet cairn witness");
+        room.status(|status| status.restored_total == 1).await;
+        room.guard(guarded());
+        until(TABLE, |table| table.contains("{ 10.60.0.10 }") && table.contains("fd60::10 . tcp . 80")).await;
+        let mut fewer = guarded();
+        fewer.announced.pop_first();
+        fewer.served.pop_first();
+        room.guard(fewer);
+        until(TABLE, |table| !table.contains("{ 10.60.0.10 }") && !table.contains("10.60.0.10 . tcp . 80")).await;
+        assert!(sh(TABLE).contains("10.60.0.10 . udp . 53"), "{}", sh(TABLE));
+        let status = room.status(|_| true).await;
+        assert_eq!(status.restored_total, 1);
+        room.end().await;
+        assert!(sh(TABLE).contains("10.60.0.10 . udp . 53"), "{}", sh(TABLE));
+
+        // The next run takes over what it finds, and touches nothing before it knows better.
+        let mut next = Room::start();
+        assert!(sh(TABLE).contains("10.60.0.10 . udp . 53"), "{}", sh(TABLE));
+        next.guard(guarded());
+        until(TABLE, |table| table.contains("10.60.0.10 . tcp . 80")).await;
+        next.end().await;
+        guard::remove().await.expect("the table can be removed");
+        assert!(!try_sh(TABLE).status.success());
+        guard::remove().await.expect("removing what is not there is no fault");
+    });
+}
+
+#[test]
+fn a_flushed_or_changed_table_comes_back_and_others_tables_are_left_alone() {
+    netns::inside(async || {
+        let mut room = Room::start();
+        room.guard(guarded());
+        room.stands().await;
+        let meant = sh(TABLE);
+        for (harm, restored) in [
+            ("nft flush ruleset", 1),
+            ("nft delete table inet cairn", 2),
+            ("nft flush chain inet cairn refuse", 3),
+            ("nft delete element inet cairn announced4 '{ 10.60.0.10 }'", 4),
+            ("nft add element inet cairn served4 '{ 10.60.0.10 . tcp . 81 }'", 5),
+        ] {
+            sh(harm);
+            room.status(|status| status.restored_total >= restored).await;
+            until("nft list tables; nft list table inet cairn", |table| table.ends_with(&meant)).await;
+        }
+        sh("nft add table inet other; nft add chain inet other c; nft add table ip cairn");
+        room.guard(Guarded::default());
+        until(TABLE, |table| !table.contains("elements")).await;
+        assert_eq!(room.status(|_| true).await.restored_total, 5);
+        assert_eq!(sh("nft list tables").lines().count(), 3);
+        room.end().await;
+    });
+}
+
+#[test]
+fn ten_thousand_services_fit() {
+    netns::inside(async || {
+        let mut all = guarded();
+        for service in 0..10_000u32 {
+            let [_, _, high, low] = service.to_be_bytes();
+            for address in [format!("10.61.{high}.{low}"), format!("fd61::{service:x}")] {
+                let address = address.parse().unwrap();
+                all.announced.insert(address);
+                all.served.insert(ServedPort { address, protocol: PortProtocol::Tcp, port: 443 });
+            }
+        }
+        let mut room = Room::start();
+        let started = std::time::Instant::now();
+        room.guard(all);
+        room.stands().await;
+        println!("20,000 addresses guarded in {:?}", started.elapsed());
+        let count = sh("nft list set inet cairn served6 | grep -o 'tcp . 443' | wc -l");
+        assert_eq!(count.trim(), "10000");
+        sh("nft flush ruleset");
+        until("nft list set inet cairn announced6 2>&1 | grep -o fd61:: | wc -l", |count| count.trim() == "10000")
+            .await;
+        room.end().await;
+    });
+}
+
+#[test]
+fn without_rights_the_status_says_so() {
+    netns::inside_without_rights(async || {
+        let mut room = Room::start();
+        room.guard(guarded());
+        room.status(|status| status.state == GuardState::Denied).await;
+        room.end().await;
+    });
+}
+
+/// A client, and this node as its router to the load-balancer addresses; what the node does not
+/// translate it would send back to where it came from.
+const CLIENT: &str = "
+    sysctl -qw net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.default.accept_dad=0
+    sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1
+    ip netns add client
+    ip link add lan type veth peer name lan netns client
+    ip addr add 10.90.0.11/24 dev lan
+    ip addr add fd90::11/64 dev lan nodad
+    ip link set lan up
+    ip -n client addr add 10.90.0.1/24 dev lan
+    ip -n client addr add fd90::1/64 dev lan nodad
+    ip -n client link set lan up
+    ip -n client route add 10.60.0.0/24 via 10.90.0.11
+    ip -n client route add fd60::/64 via fd90::11
+    ip route add default via 10.90.0.1
+    ip -6 route add default via fd90::1";
+
+/// `curl`'s exit codes.
+const REFUSED: i32 = 7;
+const TIMED_OUT: i32 = 28;
+const EMPTY_ANSWER: i32 = 52;
+
+fn curl(host: &str) -> Option<i32> {
+    try_sh(&format!("ip netns exec client curl -s --max-time 2 http://{host}/")).status.code()
+}
+
+/// What a UDP client hears after its first packet.
+fn udp(host: &str, port: u16) -> String {
+    let script = format!("exec 3<>/dev/udp/{host}/{port}; echo hello >&3; read -t 2 -u 3 answer");
+    let output = try_sh(&format!("ip netns exec client bash -c '{script}'"));
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn packets_to_a_port_nobody_serves_are_refused_and_others_go_their_way() {
+    netns::inside(async || {
+        sh(CLIENT);
+        let mut room = Room::start();
+        room.guard(guarded());
+        room.stands().await;
+        assert_eq!(curl("10.60.0.10:81"), Some(REFUSED));
+        assert_eq!(curl("[fd60::10]:81"), Some(REFUSED));
+        assert!(udp("10.60.0.10", 54).contains("refused"), "{}", udp("10.60.0.10", 54));
+        assert!(udp("fd60::10", 53).contains("refused"), "{}", udp("fd60::10", 53));
+
+        // A port that is served and not (yet) translated is dropped: the client tries again.
+        assert_eq!(curl("10.60.0.10:80"), Some(TIMED_OUT));
+        assert_eq!(udp("10.60.0.10", 53), "");
+
+        // What a Service's translation takes away passes.
+        let server = TcpListener::bind("10.90.0.11:0").expect("a port");
+        let server6 = TcpListener::bind("[fd90::11]:0").expect("a port");
+        let (port, port6) = (server.local_addr().unwrap().port(), server6.local_addr().unwrap().port());
+        sh(&format!(
+            "nft -f - <<'END'
+            table inet proxy {{
+                chain pre {{
+                    type nat hook prerouting priority dstnat
+                    ip daddr 10.60.0.10 tcp dport 80 dnat to 10.90.0.11:{port}
+                    ip6 daddr fd60::10 tcp dport 80 dnat to [fd90::11]:{port6}
+                }}
+            }}
+END"
+        ));
+        let mut servers = JoinSet::new();
+        for server in [server, server6] {
+            servers.spawn_blocking(move || drop(server.accept()));
+        }
+        assert_eq!(curl("10.60.0.10:80"), Some(EMPTY_ANSWER));
+        assert_eq!(curl("[fd60::10]:80"), Some(EMPTY_ANSWER));
+        while servers.join_next().await.is_some() {}
+
+        // An address nobody announces here is none of ours.
+        assert_eq!(curl("10.60.0.99:81"), Some(TIMED_OUT));
+        room.end().await;
+    });
+}
+
+#[test]
+fn an_announced_address_on_an_interface_of_the_node_is_guarded_too() {
+    netns::inside(async || {
+        sh(CLIENT);
+        sh("ip addr add 10.60.0.10/32 dev lan; ip addr add fd60::10/128 dev lan nodad");
+        let everywhere = TcpListener::bind("[::]:0").expect("a port");
+        let port = everywhere.local_addr().unwrap().port();
+        let mut room = Room::start();
+        room.guard(guarded());
+        room.stands().await;
+        assert_eq!(curl(&format!("10.60.0.10:{port}")), Some(REFUSED));
+        assert_eq!(curl(&format!("[fd60::10]:{port}")), Some(REFUSED));
+        // The node itself reaches what it runs.
+        sh(&format!("exec 3<>/dev/tcp/10.60.0.10/{port}"));
+        // A served port is left to what takes it there: here nothing listens, and the host says so.
+        assert_eq!(curl("10.60.0.10:80"), Some(REFUSED));
+        room.end().await;
+    });
+}

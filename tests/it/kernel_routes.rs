@@ -1,0 +1,289 @@
+//! Routes in a real kernel.
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cairn::kernel::addresses::{LocalAddress, watch_addresses};
+use cairn::kernel::{NetlinkError, RouteFailure, RouteStatus, netlink};
+use cairn::model::FibRoute;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::netns::{self, DEADLINE, sh, until};
+
+/// A LAN: one end is this node's, the other only makes it a link.
+const LAN: &str = "
+    sysctl -qw net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.default.accept_dad=0
+    ip link add lan type veth peer name far
+    ip addr add 10.90.0.11/24 dev lan
+    ip addr add fd90::11/64 dev lan nodad
+    ip link set lan up
+    ip link set far up";
+
+const ROUTES: &str = "ip -4 route show table main; ip -6 route show table main";
+
+/// The room at work on wishes of the test.
+struct Room {
+    wanted: watch::Sender<Option<Arc<BTreeSet<FibRoute>>>>,
+    status: watch::Receiver<RouteStatus>,
+    tasks: JoinSet<Result<(), NetlinkError>>,
+}
+
+impl Room {
+    fn start() -> Self {
+        let (wanted, wish) = watch::channel(None);
+        let (told, status) = watch::channel(RouteStatus::default());
+        let mut tasks = JoinSet::new();
+        tasks.spawn(netlink::run(wish, told));
+        Self { wanted, status, tasks }
+    }
+
+    fn want(&self, routes: &[FibRoute]) {
+        self.wanted.send_replace(Some(Arc::new(routes.iter().copied().collect())));
+    }
+
+    async fn status(&mut self, holds: impl Fn(&RouteStatus) -> bool) -> RouteStatus {
+        wait_for(&mut self.status, holds).await
+    }
+
+    /// Ends the room as the agent does, by dropping its wish.
+    async fn end(self) {
+        let Self { wanted, mut tasks, status: _status } = self;
+        drop(wanted);
+        let ended = timeout(DEADLINE, tasks.join_next()).await.expect("it ends with its wish");
+        ended.expect("one task").expect("it does not panic").expect("it ends well");
+    }
+}
+
+async fn wait_for<T: Clone + Debug>(values: &mut watch::Receiver<T>, holds: impl Fn(&T) -> bool) -> T {
+    let seen = timeout(DEADLINE, values.wait_for(|value| holds(value))).await.map(|value| value.map(|v| v.clone()));
+    match seen {
+        Ok(value) => value.expect("the room is at work"),
+        Err(_) => panic!("last seen: {:?}", *values.borrow()),
+    }
+}
+
+fn route(destination: &str, gateway: &str) -> FibRoute {
+    FibRoute { destination: destination.parse().unwrap(), gateway: gateway.parse().unwrap() }
+}
+
+fn both() -> [FibRoute; 2] {
+    [route("10.244.2.0/24", "10.90.0.12"), route("fd00:244:2::/64", "fd90::12")]
+}
+
+const BOTH_V4: &str = "10.244.2.0/24 via 10.90.0.12 dev lan proto 202 metric 1024";
+const BOTH_V6: &str = "fd00:244:2::/64 via fd90::12 dev lan proto 202 metric 1024";
+
+fn has_both(routes: &str) -> bool {
+    routes.contains(BOTH_V4) && routes.contains(BOTH_V6)
+}
+
+#[test]
+fn wanted_routes_are_made_in_both_families_and_stay_when_the_room_ends() {
+    netns::inside(async || {
+        sh(LAN);
+        let mut room = Room::start();
+        room.want(&both());
+        let status = room.status(|status| status.installed.len() == 2).await;
+        assert_eq!((status.failed.len(), status.repaired_total), (0, 0));
+        assert!(has_both(&sh(ROUTES)), "{}", sh(ROUTES));
+        room.end().await;
+        assert!(has_both(&sh(ROUTES)), "{}", sh(ROUTES));
+    });
+}
+
+#[test]
+fn routes_of_an_earlier_run_go_and_those_of_others_stay() {
+    netns::inside(async || {
+        sh(LAN);
+        sh("ip route add 10.244.7.0/24 via 10.90.0.17 proto 202
+            ip route add 10.244.7.0/24 via 10.90.0.18 proto 202 metric 1024
+            ip route add blackhole 10.244.8.0/24 proto 202
+            ip route add 10.244.2.0/24 via 10.90.0.99 proto 202 metric 1024
+            ip -6 route add fd00:244:7::/64 via fd90::17 proto 202
+            ip -6 route append fd00:244:2::/64 via fd90::98 proto 202
+            ip -6 route append fd00:244:2::/64 via fd90::99 proto 202
+            ip route add 10.244.9.0/24 via 10.90.0.19 proto static
+            ip route add 10.244.7.0/24 via 10.90.0.17 proto 202 table 100
+            ip -6 route add fd00:244:9::/64 via fd90::19 proto static");
+        let before = sh(ROUTES);
+        let mut room = Room::start();
+        // While the wish is not known nothing is touched: a known one comes after the room is up.
+        assert_eq!(sh(ROUTES), before);
+        room.want(&both());
+        room.status(|status| status.installed.len() == 2).await;
+        let after = sh(ROUTES);
+        assert!(has_both(&after), "{after}");
+        assert_eq!(after.matches("proto 202").count(), 2, "{after}");
+        assert_eq!(after.matches("proto static").count(), 2, "{after}");
+        assert!(sh("ip route show table 100").contains("10.244.7.0/24"));
+        room.want(&[]);
+        until(ROUTES, |routes| !routes.contains("proto 202") && routes.matches("proto static").count() == 2).await;
+        room.end().await;
+    });
+}
+
+#[test]
+fn a_new_gateway_replaces_the_old_one() {
+    netns::inside(async || {
+        sh(LAN);
+        let mut room = Room::start();
+        room.want(&both());
+        room.status(|status| status.installed.len() == 2).await;
+        let moved = [route("10.244.2.0/24", "10.90.0.13"), route("fd00:244:2::/64", "fd90::13")];
+        room.want(&moved);
+        let status = room.status(|status| status.installed.contains(&moved[0])).await;
+        assert_eq!(status.installed, moved.into());
+        assert_eq!(status.repaired_total, 0);
+        assert_eq!(sh(ROUTES).matches("proto 202").count(), 2, "{}", sh(ROUTES));
+        room.end().await;
+    });
+}
+
+#[test]
+fn routes_that_others_delete_or_change_come_back() {
+    netns::inside(async || {
+        sh(LAN);
+        let mut room = Room::start();
+        room.want(&both());
+        room.status(|status| status.installed.len() == 2).await;
+        for (harm, repairs) in [
+            ("ip route del 10.244.2.0/24", 1),
+            ("ip -6 route del fd00:244:2::/64", 2),
+            ("ip route replace 10.244.2.0/24 via 10.90.0.77 proto 202 metric 1024", 3),
+            ("ip -6 route append fd00:244:2::/64 via fd90::77 proto 202", 4),
+        ] {
+            sh(harm);
+            room.status(|status| status.repaired_total >= repairs).await;
+            until(ROUTES, |routes| has_both(routes) && routes.matches("proto 202").count() == 2).await;
+        }
+        // A whole table at once.
+        sh("ip route flush proto 202; ip -6 route flush proto 202");
+        until(ROUTES, has_both).await;
+        room.end().await;
+    });
+}
+
+#[test]
+fn routes_come_back_after_their_interface_was_down() {
+    netns::inside(async || {
+        sh(LAN);
+        let mut room = Room::start();
+        room.want(&both());
+        room.status(|status| status.installed.len() == 2).await;
+        sh("ip link set lan down");
+        let unreachable = |status: &RouteStatus| {
+            status.failed.len() == 2 && status.failed.values().all(|failure| *failure == RouteFailure::Unreachable)
+        };
+        room.status(unreachable).await;
+        sh("ip link set lan up && ip addr replace fd90::11/64 dev lan nodad");
+        room.status(|status| status.installed.len() == 2).await;
+        until(ROUTES, has_both).await;
+        room.end().await;
+    });
+}
+
+#[test]
+fn an_unreachable_gateway_is_told_and_heals_when_its_network_comes() {
+    netns::inside(async || {
+        sh(LAN);
+        let mut room = Room::start();
+        let far = [route("10.244.3.0/24", "10.91.0.13"), route("fd00:244:3::/64", "fd91::13")];
+        room.want(&[both(), far].concat());
+        let status = room.status(|status| status.failed.len() == 2).await;
+        assert_eq!(status.installed, both().into());
+        assert_eq!(status.failed, far.map(|route| (route, RouteFailure::Unreachable)).into());
+        sh("ip addr add 10.91.0.11/24 dev lan && ip addr add fd91::11/64 dev lan nodad");
+        let status = room.status(|status| status.installed.len() == 4).await;
+        assert!(status.failed.is_empty());
+        assert_eq!(status.repaired_total, 0);
+        room.end().await;
+    });
+}
+
+#[test]
+fn a_route_of_another_is_told_and_left_alone() {
+    netns::inside(async || {
+        sh(LAN);
+        sh("ip route add 10.244.2.0/24 via 10.90.0.50 proto static
+            ip -6 route add fd00:244:2::/64 via fd90::50 proto static");
+        let mut room = Room::start();
+        room.want(&both());
+        let owned = RouteFailure::OwnedByOther { protocol: 4 };
+        room.status(|status| status.failed == both().map(|route| (route, owned)).into()).await;
+        let routes = sh(ROUTES);
+        assert!(routes.contains("10.244.2.0/24 via 10.90.0.50 dev lan proto static"), "{routes}");
+        assert!(routes.contains("fd00:244:2::/64 via fd90::50 dev lan proto static metric 1024"), "{routes}");
+        // When the other one goes, ours carries at once.
+        sh("ip route del 10.244.2.0/24 proto static; ip -6 route del fd00:244:2::/64 proto static");
+        let status = room.status(|status| status.installed.len() == 2).await;
+        assert!(status.failed.is_empty());
+        until(ROUTES, has_both).await;
+        room.end().await;
+    });
+}
+
+#[test]
+fn without_rights_every_route_is_denied() {
+    netns::inside_without_rights(async || {
+        let mut room = Room::start();
+        room.want(&both());
+        room.status(|status| status.failed == both().map(|route| (route, RouteFailure::Denied)).into()).await;
+        room.end().await;
+    });
+}
+
+#[test]
+fn ten_thousand_routes_go_in_and_come_back() {
+    netns::inside(async || {
+        sh(LAN);
+        let many: Vec<FibRoute> = (0..5000u32)
+            .flat_map(|node| {
+                let (high, low, host) = (node / 256, node % 256, node % 200 + 20);
+                [
+                    route(&format!("10.{}.{low}.0/24", 100 + high), &format!("10.90.0.{host}")),
+                    route(&format!("fd00:244:{node:x}::/64"), &format!("fd90::{host}")),
+                ]
+            })
+            .collect();
+        let mut room = Room::start();
+        let started = std::time::Instant::now();
+        room.want(&many);
+        room.status(|status| status.installed.len() == many.len()).await;
+        println!("programmed {} routes in {:?}", many.len(), started.elapsed());
+        sh("ip route flush proto 202");
+        let started = std::time::Instant::now();
+        until("ip route show proto 202 | wc -l", |count| count.trim() == "5000").await;
+        println!("5000 deleted routes came back in {:?}", started.elapsed());
+        room.end().await;
+    });
+}
+
+#[test]
+fn addresses_follow_the_interfaces() {
+    netns::inside(async || {
+        sh(LAN);
+        let (told, mut addresses) = watch::channel(None);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(watch_addresses(told));
+        let texts = |known: &Option<Arc<Vec<LocalAddress>>>| -> Vec<String> {
+            let known = known.as_deref().map(Vec::as_slice).unwrap_or_default();
+            let of_lan = known.iter().filter(|local| !local.prefix.to_string().starts_with("fe80"));
+            of_lan.map(|local| format!("{} {} {}", local.interface, local.address, local.prefix)).collect()
+        };
+        let first = ["lan 10.90.0.11 10.90.0.0/24", "lan fd90::11 fd90::/64"];
+        wait_for(&mut addresses, |known| texts(known) == first).await;
+        sh("ip addr add 10.91.0.11/24 dev lan");
+        wait_for(&mut addresses, |known| texts(known).len() == 3).await;
+        sh("ip link set lan down");
+        wait_for(&mut addresses, |known| known.is_some() && texts(known).is_empty()).await;
+        sh("ip link set lan up && ip link set lan name lan1");
+        wait_for(&mut addresses, |known| texts(known).contains(&"lan1 10.90.0.11 10.90.0.0/24".to_owned())).await;
+        drop(addresses);
+        let ended = timeout(Duration::from_secs(5), tasks.join_next()).await.expect("it ends with its listeners");
+        ended.expect("one task").expect("it does not panic").expect("it ends well");
+    });
+}
