@@ -1,0 +1,3 @@
+//! The stories, one a file.
+
+mod bench;
