@@ -37,7 +37,8 @@ pub(crate) fn provide(command: &mut Command) -> Result<()> {
 
 fn missing_packages(path: &str) -> Vec<&'static str> {
     let found = |program: &str| path.split(':').any(|folder| PathBuf::from(folder).join(program).is_file());
-    let mut packages: Vec<_> = PROGRAMS.iter().filter(|(program, _)| !found(program)).map(|(_, package)| *package).collect();
+    let mut packages: Vec<_> =
+        PROGRAMS.iter().filter(|(program, _)| !found(program)).map(|(_, package)| *package).collect();
     packages.dedup();
     packages
 }

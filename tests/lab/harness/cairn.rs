@@ -97,8 +97,9 @@ fn cairn(namespace: &Namespace, verb: &str, kubeconfig: &Path) -> Command {
 
 async fn kubeconfig_for(control_plane: &ControlPlane, account: &str) -> Result<PathBuf> {
     let accounts: Api<ServiceAccount> = Api::namespaced(control_plane.admin().clone(), SERVICE_ACCOUNTS);
-    let request: TokenRequest =
-        serde_json::from_value(json!({ "metadata": {}, "spec": { "audiences": [], "expirationSeconds": TOKEN_SECONDS } }))?;
+    let request: TokenRequest = serde_json::from_value(
+        json!({ "metadata": {}, "spec": { "audiences": [], "expirationSeconds": TOKEN_SECONDS } }),
+    )?;
     let answer = accounts.create_token_request(account, &PostParams::default(), &request).await;
     let answer = answer.with_context(|| format!("a token for ServiceAccount {SERVICE_ACCOUNTS}/{account}"))?;
     let token = answer.status.context("the API server answers a TokenRequest with a status")?.token;

@@ -46,7 +46,12 @@ impl Client {
     }
 
     /// How many of `count` requests each node answered; an error as soon as one gets no answer.
-    pub(crate) async fn answers_by_node(&self, address: IpAddr, port: u16, count: u32) -> Result<BTreeMap<String, u32>> {
+    pub(crate) async fn answers_by_node(
+        &self,
+        address: IpAddr,
+        port: u16,
+        count: u32,
+    ) -> Result<BTreeMap<String, u32>> {
         let mut answers = BTreeMap::new();
         for number in 1..=count {
             match self.http_get(address, port).await? {

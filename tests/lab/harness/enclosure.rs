@@ -100,7 +100,7 @@ fn run_enclosed(name: &str, arguments: &[&str], output: Output) -> Result<ExitSt
     // It holds writing ends of the pipe that is read to its end here.
     drop(command);
     if let Some(reader) = reader {
-        relay_lines(reader);
+        relay_lines(reader, name);
     }
     // `wait` would close the pipe that keeps the lab alive.
     let lifeline = child.stdin.take();
@@ -114,10 +114,12 @@ fn run_enclosed(name: &str, arguments: &[&str], output: Output) -> Result<ExitSt
     Ok(status)
 }
 
-/// What the test runner inside says of itself is left out.
-fn relay_lines(reader: std::io::PipeReader) {
+/// Prints what a lab says, without what the test runner inside says of itself.
+fn relay_lines(reader: std::io::PipeReader, test: &str) {
+    let announcement = format!("test {test} ... ");
     for line in BufReader::new(reader).lines().map_while(Result::ok) {
-        let is_noise = line.is_empty() || ["running 1 test", "test result:"].iter().any(|start| line.starts_with(start));
+        let line = line.strip_prefix(&announcement).unwrap_or(&line);
+        let is_noise = matches!(line, "" | "ok" | "FAILED" | "running 1 test") || line.starts_with("test result:");
         if !is_noise {
             println!("{line}");
         }

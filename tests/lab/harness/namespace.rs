@@ -1,12 +1,7 @@
 #![expect(clippy::disallowed_methods, reason = "shell: a thread is what enters a network namespace")]
 //! A network namespace with a name, and programs that run in it.
 
-use std::{
-    fs::File,
-    path::PathBuf,
-    process::Stdio,
-    time::Duration,
-};
+use std::{fs::File, path::PathBuf, process::Stdio, time::Duration};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};

@@ -1,6 +1,11 @@
 //! The router: BIRD 2, waiting for the nodes to call, with every equal next hop in its kernel.
 
-use std::{collections::BTreeSet, net::IpAddr, path::{Path, PathBuf}, time::Duration};
+use std::{
+    collections::BTreeSet,
+    net::IpAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::{Result, bail};
 
