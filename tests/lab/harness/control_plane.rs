@@ -163,6 +163,9 @@ impl ControlPlane {
             "--node-startup-grace-period=10s",
             "--endpointslice-updates-batch-period=0s",
             "--controllers=*,-ttl-after-finished-controller",
+            // Its own brake would cost seconds at the start, when every controller asks for a token.
+            "--kube-api-qps=1000",
+            "--kube-api-burst=1000",
             "--v=1",
         ]);
         self.namespace.spawn("kube-controller-manager", command)

@@ -156,12 +156,15 @@ impl Lab {
         self.pods.get(name).with_context(|| format!("this lab has no pod {name}"))
     }
 
-    /// Installs Cairn from the manifests and applies the pool and the peer of `examples/flat-lan/`.
+    /// Installs Cairn from the manifests, with a copy of `examples/flat-lan/`; nothing of it runs yet.
     pub(crate) async fn install_cairn(&mut self) -> Result<()> {
-        let cairn = Cairn::install(&self.control_plane).await.context("install Cairn")?;
-        cairn.apply_pool_and_peer(&self.control_plane).await?;
-        self.cairn = Some(cairn);
+        self.cairn = Some(Cairn::install(&self.control_plane).await.context("install Cairn")?);
         Ok(())
+    }
+
+    /// Applies the pool and the peer as they stand in the copy.
+    pub(crate) async fn apply_pool_and_peer(&self) -> Result<()> {
+        self.cairn()?.apply_pool_and_peer(&self.control_plane).await
     }
 
     pub(crate) fn cairn(&self) -> Result<&Cairn> {
@@ -190,9 +193,10 @@ impl Lab {
         self.nodes.values_mut().try_for_each(|node| cairn.spawn_agent(node))
     }
 
-    /// Everything that a cluster with Cairn has: controller, agents, kube-proxies.
+    /// Everything that a cluster with Cairn has: configuration, controller, agents, kube-proxies.
     pub(crate) async fn run_cairn(&mut self) -> Result<()> {
         self.install_cairn().await?;
+        self.apply_pool_and_peer().await?;
         self.spawn_controller()?;
         self.spawn_agents()?;
         self.start_proxies().await

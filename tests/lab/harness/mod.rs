@@ -6,6 +6,8 @@
 //!
 //! Start reading at [`lab`]; [`enclosure`] says how the namespaces come and go.
 
+#![expect(dead_code, reason = "the scenarios, the demo and the benchmark share the bench, and each uses a part of it")]
+
 pub(crate) mod address;
 pub(crate) mod binaries;
 pub(crate) mod cairn;
@@ -24,4 +26,4 @@ pub(crate) mod wait;
 
 pub(crate) use enclosure::inside;
 pub(crate) use lab::{Lab, RouterKind};
-pub(crate) use wait::{Stopwatch, wait_for};
+pub(crate) use wait::{Stopwatch, stays, wait_for};

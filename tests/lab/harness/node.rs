@@ -168,7 +168,8 @@ impl Node {
         Ok(())
     }
 
-    async fn wait_for_internal_ip(&self) -> Result<()> {
+    /// Waits until somebody has given the Node its addresses.
+    pub(crate) async fn wait_for_internal_ip(&self) -> Result<()> {
         wait_for(&format!("Node {} has an InternalIP", self.name), SOON, async || {
             let addresses = self.object().await?.status.and_then(|status| status.addresses).unwrap_or_default();
             let types: Vec<_> = addresses.iter().map(|address| &address.type_).collect();

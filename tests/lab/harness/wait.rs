@@ -31,6 +31,16 @@ pub(crate) async fn wait_every<T>(
     }
 }
 
+/// Watches that `look` succeeds throughout `period`.
+pub(crate) async fn stays(what: &str, period: Duration, mut look: impl AsyncFnMut() -> Result<()>) -> Result<()> {
+    let end = tokio::time::Instant::now() + period;
+    while tokio::time::Instant::now() < end {
+        look().await.with_context(|| format!("{what}: not throughout {period:?}"))?;
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    Ok(())
+}
+
 /// Measures time for the reader of a narration or a benchmark.
 #[derive(Clone, Copy)]
 pub(crate) struct Stopwatch(Instant);

@@ -1,16 +1,13 @@
 //! The bench proves itself, without Cairn: what a scenario stands on works.
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 
+use super::SOON;
 use crate::harness::{
     Lab, RouterKind, Stopwatch, address, inside,
     service::{self, ExternalTrafficPolicy, Service},
     wait_for,
 };
-
-const SOON: Duration = Duration::from_secs(20);
 
 #[test]
 fn a_control_plane_alone_starts() {
