@@ -9,9 +9,10 @@
 use std::{
     env,
     fs::File,
-    io::{BufRead, BufReader, Read, Seek, SeekFrom},
+    io::{BufRead, BufReader, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
     process::{Command, ExitStatus, Stdio},
+    sync::OnceLock,
 };
 
 use anyhow::{Context, Result, ensure};
@@ -22,6 +23,9 @@ const INSIDE: &str = "CAIRN_LAB_INSIDE";
 const LOGS: &str = "CAIRN_LAB_LOGS";
 const KEEP_LOGS: &str = "CAIRN_LAB_KEEP_LOGS";
 const LAST_LINES: usize = 20;
+
+/// The number that `unshare`, which is in the lab's namespaces too, has outside.
+static OUTSIDE_PID: OnceLock<String> = OnceLock::new();
 
 /// The folder of a lab's own files: in memory, and gone with it.
 pub(crate) const WORK: &str = "/run/lab";
@@ -56,6 +60,14 @@ pub(crate) fn program<F: AsyncFnOnce() -> Result<()>>(name: &str, body: F) -> u8
         eprintln!("{name} failed: {error:#}");
         1
     })
+}
+
+/// The words that, before a command, run it in this lab from another terminal.
+pub(crate) fn way_in() -> Result<String> {
+    let pid = OUTSIDE_PID.get().context("the process outside says its number first")?;
+    let is_own_user = std::fs::read_to_string("/proc/self/uid_map")?.split_whitespace().nth(2) == Some("1");
+    let user = if is_own_user { " --user --preserve-credentials" } else { "" };
+    Ok(format!("nsenter -t {pid} --mount --net{user}"))
 }
 
 /// The folder for the logs of a lab's parts.
@@ -99,11 +111,12 @@ fn run_enclosed(name: &str, arguments: &[&str], output: Output) -> Result<ExitSt
     let mut child = command.spawn().context("cannot run unshare")?;
     // It holds writing ends of the pipe that is read to its end here.
     drop(command);
+    // Taken out, since `wait` would close the pipe that keeps the lab alive.
+    let mut lifeline = child.stdin.take().context("the lab's input is a pipe")?;
+    writeln!(lifeline, "{}", child.id())?;
     if let Some(reader) = reader {
         relay_lines(reader, name);
     }
-    // `wait` would close the pipe that keeps the lab alive.
-    let lifeline = child.stdin.take();
     let status = child.wait()?;
     drop(lifeline);
     if !status.success() {
@@ -139,8 +152,9 @@ fn run_body<F: AsyncFnOnce() -> Result<()>>(body: F) -> Result<()> {
 /// Ends this process, and so the lab, when the process outside is gone.
 fn watch_lifeline() {
     std::thread::spawn(|| {
-        let mut byte = [0];
-        while matches!(std::io::stdin().read(&mut byte), Ok(1)) {}
+        for line in std::io::stdin().lines().map_while(Result::ok) {
+            OUTSIDE_PID.get_or_init(|| line);
+        }
         std::process::exit(1);
     });
 }
