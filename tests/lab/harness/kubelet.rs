@@ -23,7 +23,7 @@ const RENEW_EVERY: Duration = Duration::from_secs(1);
 const CALL_TIMEOUT: Duration = Duration::from_secs(2);
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
-/// Registers a Node as the kubelet does with `--cloud-provider=external`: Ready, tainted, without addresses.
+/// Creates a Node as the kubelet does with `--cloud-provider=external`: Ready, tainted, without addresses.
 pub(crate) async fn register(admin: &Client, name: &str) -> Result<()> {
     let now = jiff::Timestamp::now().to_string();
     let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
@@ -47,14 +47,20 @@ pub(crate) async fn register(admin: &Client, name: &str) -> Result<()> {
             },
         },
     });
+    let nodes = Api::<Node>::all(admin.clone());
+    let node = serde_json::from_value(node)?;
+    nodes.create(&PostParams::default(), &node).await.with_context(|| format!("Node {name}"))?;
+    Ok(())
+}
+
+/// Creates the Lease that the heartbeat renews.
+pub(crate) async fn create_lease(admin: &Client, name: &str) -> Result<()> {
     let lease = json!({
         "metadata": { "name": name, "namespace": "kube-node-lease" },
         "spec": { "holderIdentity": name, "leaseDurationSeconds": 5, "renewTime": micro_now() },
     });
-    let (nodes, leases) = (Api::<Node>::all(admin.clone()), node_leases(admin));
-    let defaults = PostParams::default();
-    nodes.create(&defaults, &serde_json::from_value(node)?).await.with_context(|| format!("Node {name}"))?;
-    leases.create(&defaults, &serde_json::from_value(lease)?).await.with_context(|| format!("Lease of {name}"))?;
+    let lease = serde_json::from_value(lease)?;
+    node_leases(admin).create(&PostParams::default(), &lease).await.with_context(|| format!("Lease of {name}"))?;
     Ok(())
 }
 

@@ -24,6 +24,5 @@ pub(crate) mod router;
 pub(crate) mod service;
 pub(crate) mod wait;
 
-pub(crate) use enclosure::inside;
 pub(crate) use lab::{Lab, RouterKind};
-pub(crate) use wait::{Stopwatch, stays, wait_for};
+pub(crate) use wait::{Stopwatch, wait_for};

@@ -52,6 +52,7 @@ impl Node {
     ) -> Result<Self> {
         let admin = control_plane.admin().clone();
         kubelet::register(&admin, name).await?;
+        kubelet::create_lease(&admin, name).await?;
         let mut node = Self { name: name.to_owned(), host, namespace, admin, kubelet: None, programs: BTreeMap::new() };
         node.start_kubelet(control_plane)?;
         Ok(node)

@@ -7,7 +7,11 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
+    net::UnixStream,
+};
 
 use super::{
     address::{NODE_ASN, ROUTER, ROUTER_ASN},
@@ -44,6 +48,11 @@ impl Router {
         Ok(router)
     }
 
+    /// A connection for many questions in a row, without a process for each.
+    pub(crate) async fn connect(&self) -> Result<BirdConnection> {
+        BirdConnection::open(&self.control).await
+    }
+
     pub(crate) fn namespace(&self) -> &Namespace {
         &self.namespace
     }
@@ -56,10 +65,7 @@ impl Router {
 
     /// The next hops that the nodes have announced for `prefix`.
     pub(crate) async fn next_hops(&self, prefix: &str) -> Result<BTreeSet<IpAddr>> {
-        let answer = self.birdc(&format!("show route {prefix} all")).await?;
-        let hops = answer.lines().filter_map(|line| line.trim().strip_prefix("BGP.next_hop: "));
-        // BIRD names a link-local next hop behind the global one.
-        Ok(hops.filter_map(|hops| hops.split_whitespace().next()?.parse().ok()).collect())
+        Ok(next_hops_in(&self.birdc(&format!("show route {prefix} all")).await?))
     }
 
     /// Waits until exactly `wanted` are the next hops for `prefix`.
@@ -84,6 +90,42 @@ impl Router {
     pub(crate) fn log(&self) -> Result<String> {
         self.program.log()
     }
+}
+
+/// A connection to BIRD's control socket.
+pub(crate) struct BirdConnection(BufReader<UnixStream>);
+
+impl BirdConnection {
+    async fn open(path: &Path) -> Result<Self> {
+        let mut connection = Self(BufReader::new(UnixStream::connect(path).await?));
+        connection.read_answer().await?;
+        Ok(connection)
+    }
+
+    /// The next hops that the nodes have announced for `prefix`.
+    pub(crate) async fn next_hops(&mut self, prefix: &str) -> Result<BTreeSet<IpAddr>> {
+        self.0.get_mut().write_all(format!("show route {prefix} all\n").as_bytes()).await?;
+        Ok(next_hops_in(&self.read_answer().await?))
+    }
+
+    /// Reads lines until one begins with a code and a space, which says that it is the last.
+    async fn read_answer(&mut self) -> Result<String> {
+        let mut answer = String::new();
+        loop {
+            let begin = answer.len();
+            ensure!(self.0.read_line(&mut answer).await? > 0, "BIRD has closed its control socket");
+            let line = answer.as_bytes().get(begin..).unwrap_or_default();
+            if line.len() > 4 && line[..4].iter().all(u8::is_ascii_digit) && line[4] == b' ' {
+                return Ok(answer);
+            }
+        }
+    }
+}
+
+fn next_hops_in(answer: &str) -> BTreeSet<IpAddr> {
+    let hops = answer.lines().filter_map(|line| line.split_once("BGP.next_hop: "));
+    // BIRD names a link-local next hop behind the global one.
+    hops.filter_map(|(_, hops)| hops.split_whitespace().next()?.parse().ok()).collect()
 }
 
 fn configuration() -> String {

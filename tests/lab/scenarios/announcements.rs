@@ -9,7 +9,7 @@ use super::{
 use crate::harness::{
     address::CLIENT_V4,
     client::Unanswered,
-    inside,
+    enclosure::inside,
     service::{self, ExternalTrafficPolicy, Service, host_prefix},
     wait_for,
 };

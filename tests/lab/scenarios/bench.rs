@@ -4,7 +4,8 @@ use anyhow::{Result, ensure};
 
 use super::SOON;
 use crate::harness::{
-    Lab, RouterKind, Stopwatch, address, inside,
+    Lab, RouterKind, Stopwatch, address,
+    enclosure::inside,
     service::{self, ExternalTrafficPolicy, Service},
     wait_for,
 };

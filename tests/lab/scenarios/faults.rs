@@ -11,9 +11,10 @@ use super::{
 use crate::harness::{
     Lab, RouterKind,
     cairn::AGENT,
-    inside,
+    enclosure::inside,
     service::{ExternalTrafficPolicy, Service, host_prefix},
-    stays, wait_for,
+    wait::stays,
+    wait_for,
 };
 
 /// Longer than the router's hold time and any period of the agents.

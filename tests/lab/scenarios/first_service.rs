@@ -7,7 +7,8 @@ use k8s_openapi::api::core::v1::Node as NodeObject;
 
 use super::{SOON, cluster_with_cairn};
 use crate::harness::{
-    Lab, inside,
+    Lab,
+    enclosure::inside,
     node::{Death, Node},
     service::{self, ExternalTrafficPolicy, Service, host_prefix},
     wait_for,

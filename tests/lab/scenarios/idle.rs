@@ -6,9 +6,11 @@ use anyhow::{Result, ensure};
 
 use super::{SOON, cluster_with_cairn};
 use crate::harness::{
-    Lab, inside,
+    Lab,
+    enclosure::inside,
     service::{ExternalTrafficPolicy, Service},
-    stays, wait_for,
+    wait::stays,
+    wait_for,
 };
 
 const SETTLED_AFTER: Duration = Duration::from_secs(3);

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::SOON;
-use crate::harness::{Lab, RouterKind, inside, wait_for};
+use crate::harness::{Lab, RouterKind, enclosure::inside, wait_for};
 
 /// Every process of a lab inherits this, and it can be read from outside.
 const MARK: &str = "CAIRN_LAB_TEST_MARK";

@@ -9,7 +9,7 @@ use kube::Api;
 use super::{SOON, cluster_with_cairn, first_service::next_hops_of};
 use crate::harness::{
     cairn::AGENT,
-    inside,
+    enclosure::inside,
     service::{ExternalTrafficPolicy, Service, host_prefix},
     wait_for,
 };
