@@ -1,0 +1,47 @@
+# `make demo` shows what Cairn does; `make test` proves it. Both install and build what they lack, once.
+
+CARGO ?= cargo
+
+.PHONY: help demo test test-quick lint generate bench-first-service lab lab-packages lab-control-plane
+
+help:
+	@echo "make demo                 a cluster in network namespaces, and a client that gets its answer (KEEP=1 keeps it)"
+	@echo "make test                 every test"
+	@echo "make test-quick           the pure tests and one lab of each kind"
+	@echo "make lint                 formatting, clippy, licences and sources of dependencies"
+	@echo "make generate             writes what is generated: manifests/crds"
+	@echo "make bench-first-service  how fast, how big; the last line is JSON"
+
+demo: lab
+	@$(CARGO) build --quiet
+	@$(CARGO) test --quiet --test demo
+
+# Two labs at a time: each has a control plane of its own.
+test: lab
+	$(CARGO) test --lib --bins --test it
+	$(CARGO) test --test lab -- --test-threads=2
+	$(CARGO) test --test demo
+
+test-quick: lab
+	$(CARGO) test --lib --bins --test it
+	$(CARGO) test --test lab -- --test-threads=2 scenarios::bench scenarios::first_service
+
+lint:
+	$(CARGO) fmt --check
+	$(CARGO) clippy --all-targets -- --deny warnings
+	@command -v cargo-deny > /dev/null || $(CARGO) install --locked cargo-deny
+	$(CARGO) deny check licenses sources bans
+
+generate:
+	CAIRN_GENERATE=1 $(CARGO) test --test it manifests
+
+bench-first-service: lab
+	$(CARGO) bench --bench first_service
+
+lab: lab-packages lab-control-plane
+
+lab-packages:
+	@tests/lab/install-packages
+
+lab-control-plane:
+	@tests/lab/build-control-plane > /dev/null

@@ -1,0 +1,59 @@
+//! The binaries of the control plane: found, or built once (`tests/lab/build-control-plane`).
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, Result, ensure};
+
+/// How the list travels into the lab.
+const VARIABLE: &str = "CAIRN_LAB_BINARIES";
+const BUILD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/lab/build-control-plane");
+/// Programs of the distribution, each with the Debian package that has it.
+const PROGRAMS: [(&str, &str); 7] = [
+    ("bird", "bird2"),
+    ("birdc", "bird2"),
+    ("ip", "iproute2"),
+    ("bridge", "iproute2"),
+    ("nft", "nftables"),
+    ("curl", "curl"),
+    ("unshare", "util-linux"),
+];
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Gives `command` all that a lab needs from outside; builds what is missing, which can take minutes.
+pub(crate) fn provide(command: &mut Command) -> Result<()> {
+    // Debian leaves the sbin folders out of an ordinary user's path.
+    let path = format!("{}:{PATH}", std::env::var("PATH").unwrap_or_default());
+    let lacking = missing_packages(&path);
+    ensure!(lacking.is_empty(), "the lab needs packages that are not installed: apt-get install {}", lacking.join(" "));
+    let built = Command::new(BUILD).stderr(Stdio::inherit()).output().with_context(|| format!("cannot run {BUILD}"))?;
+    ensure!(built.status.success(), "{BUILD} failed ({})", built.status);
+    command.env("PATH", path).env(VARIABLE, String::from_utf8(built.stdout)?);
+    Ok(())
+}
+
+fn missing_packages(path: &str) -> Vec<&'static str> {
+    let found = |program: &str| path.split(':').any(|folder| PathBuf::from(folder).join(program).is_file());
+    let mut packages: Vec<_> =
+        PROGRAMS.iter().filter(|(program, _)| !found(program)).map(|(_, package)| *package).collect();
+    packages.dedup();
+    packages
+}
+
+/// Paths by name, inside a lab.
+pub(crate) struct Binaries(BTreeMap<String, PathBuf>);
+
+impl Binaries {
+    pub(crate) fn provided() -> Result<Self> {
+        let list = std::env::var(VARIABLE).context("binaries are provided by the process outside the lab")?;
+        let pairs = list.lines().filter_map(|line| line.split_once(' '));
+        Ok(Self(pairs.map(|(name, path)| (name.to_owned(), path.into())).collect()))
+    }
+
+    pub(crate) fn path(&self, name: &str) -> Result<&PathBuf> {
+        self.0.get(name).with_context(|| format!("{BUILD} does not provide {name}"))
+    }
+}

@@ -1,0 +1,117 @@
+//! Cairn in the lab: installed from the repository's own manifests, run with the rights of its own ServiceAccounts.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::{authentication::v1::TokenRequest, core::v1::ServiceAccount};
+use kube::{Api, api::PostParams};
+use serde_json::json;
+use tokio::process::Command;
+
+use super::{
+    control_plane::ControlPlane,
+    enclosure::WORK,
+    namespace::{Namespace, Program},
+    node::Node,
+};
+
+/// The part that [`Cairn::spawn_agent`] starts on a node.
+pub(crate) const AGENT: &str = "cairn-agent";
+const CONTROLLER: &str = "cairn-controller";
+const SERVICE_ACCOUNTS: &str = "kube-system";
+const TOKEN_SECONDS: u32 = 3600;
+const REPOSITORY: &str = env!("CARGO_MANIFEST_DIR");
+const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/flat-lan");
+
+/// An installed Cairn: its rights and its configuration, nothing running yet.
+pub(crate) struct Cairn {
+    controller_kubeconfig: PathBuf,
+    agent_kubeconfig: PathBuf,
+    configuration: PathBuf,
+}
+
+impl Cairn {
+    /// Applies the manifests and takes a copy of `examples/flat-lan/` that a test may change.
+    pub(crate) async fn install(control_plane: &ControlPlane) -> Result<Self> {
+        let (crds, rbac) = (format!("{REPOSITORY}/manifests/crds"), format!("{REPOSITORY}/manifests/rbac.yaml"));
+        control_plane.kubectl(["apply", "--server-side", "-f", &crds, "-f", &rbac]).await?;
+        control_plane.kubectl(["wait", "--for=condition=Established", "--timeout=10s", "-f", &crds]).await?;
+        Ok(Self {
+            controller_kubeconfig: kubeconfig_for(control_plane, CONTROLLER).await?,
+            agent_kubeconfig: kubeconfig_for(control_plane, AGENT).await?,
+            configuration: copy_example()?,
+        })
+    }
+
+    /// The folder with `cloud-config.yaml`, `inventory.yaml`, `pool.yaml` and `peer.yaml`.
+    pub(crate) fn configuration(&self) -> &Path {
+        &self.configuration
+    }
+
+    /// Replaces words in one of the configuration's files.
+    pub(crate) fn edit(&self, file: &str, from: &str, to: &str) -> Result<()> {
+        let path = self.configuration.join(file);
+        let text = std::fs::read_to_string(&path)?;
+        anyhow::ensure!(text.contains(from), "{file} does not contain {from:?}");
+        // Renamed into place, as an editor or a ConfigMap mount does it.
+        let new = path.with_extension("new");
+        std::fs::write(&new, text.replace(from, to))?;
+        Ok(std::fs::rename(new, path)?)
+    }
+
+    /// Applies the example's pool and peer.
+    pub(crate) async fn apply_pool_and_peer(&self, control_plane: &ControlPlane) -> Result<()> {
+        let [pool, peer] = ["pool.yaml", "peer.yaml"].map(|file| self.configuration.join(file).display().to_string());
+        control_plane.kubectl(["apply", "--server-side", "-f", &pool, "-f", &peer]).await?;
+        Ok(())
+    }
+
+    /// Starts a controller in `namespace`.
+    pub(crate) fn spawn_controller(&self, namespace: &Namespace) -> Result<Program> {
+        let mut command = cairn(namespace, "controller", &self.controller_kubeconfig);
+        command.arg("--cloud-config").arg(self.configuration.join("cloud-config.yaml"));
+        command.current_dir(&self.configuration);
+        namespace.spawn(CONTROLLER, command)
+    }
+
+    /// Starts the agent of `node`, with a `/run/cairn` that no other node sees.
+    pub(crate) fn spawn_agent(&self, node: &mut Node) -> Result<()> {
+        let private = Path::new(WORK).join(node.name());
+        for folder in [Path::new("/run/cairn"), &private] {
+            std::fs::create_dir_all(folder)?;
+        }
+        // `ip netns exec` gives each command a mount namespace of its own.
+        let mut command = node.namespace().command("sh");
+        command.args(["-c", "mount --bind \"$0\" /run/cairn && exec \"$@\""]).arg(private);
+        command.args([env!("CARGO_BIN_EXE_cairn"), "agent", "--node-name", node.name(), "--kubeconfig"]);
+        command.arg(&self.agent_kubeconfig).env("RUST_BACKTRACE", "1");
+        node.spawn(AGENT, command)
+    }
+}
+
+fn cairn(namespace: &Namespace, verb: &str, kubeconfig: &Path) -> Command {
+    let mut command = namespace.command(env!("CARGO_BIN_EXE_cairn"));
+    command.arg(verb).arg("--kubeconfig").arg(kubeconfig).env("RUST_BACKTRACE", "1");
+    command
+}
+
+async fn kubeconfig_for(control_plane: &ControlPlane, account: &str) -> Result<PathBuf> {
+    let accounts: Api<ServiceAccount> = Api::namespaced(control_plane.admin().clone(), SERVICE_ACCOUNTS);
+    let request: TokenRequest = serde_json::from_value(
+        json!({ "metadata": {}, "spec": { "audiences": [], "expirationSeconds": TOKEN_SECONDS } }),
+    )?;
+    let answer = accounts.create_token_request(account, &PostParams::default(), &request).await;
+    let answer = answer.with_context(|| format!("a token for ServiceAccount {SERVICE_ACCOUNTS}/{account}"))?;
+    let token = answer.status.context("the API server answers a TokenRequest with a status")?.token;
+    let token = token.context("a TokenRequest's status has a token")?;
+    control_plane.authority().kubeconfig_with_token(account, &token)
+}
+
+fn copy_example() -> Result<PathBuf> {
+    let folder = Path::new(WORK).join("cairn");
+    std::fs::create_dir_all(&folder)?;
+    for file in ["cloud-config.yaml", "inventory.yaml", "pool.yaml", "peer.yaml"] {
+        std::fs::copy(Path::new(EXAMPLE).join(file), folder.join(file)).with_context(|| format!("{EXAMPLE}/{file}"))?;
+    }
+    Ok(folder)
+}

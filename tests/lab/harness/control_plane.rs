@@ -1,0 +1,237 @@
+//! etcd, API server and controller manager, in a namespace of their own.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context, Result};
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use tokio::process::Command;
+
+use super::{
+    address::{API_SERVICE, CLUSTER_CIDRS, CONTROL_PLANE, SERVICE_CIDRS},
+    binaries::Binaries,
+    enclosure::WORK,
+    namespace::{Namespace, Program, output_of},
+    pki::{Authority, Identity},
+    wait::wait_for,
+};
+
+const READY_WITHIN: Duration = Duration::from_secs(60);
+/// What ServiceAccounts of Cairn write; nothing else is logged.
+const AUDIT_POLICY: &str = r#"apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Metadata
+  users: ["system:serviceaccount:kube-system:cairn-controller", "system:serviceaccount:kube-system:cairn-agent"]
+  verbs: [create, update, patch, delete, deletecollection]
+- level: None
+"#;
+
+/// A control plane that answers.
+pub(crate) struct ControlPlane {
+    namespace: Namespace,
+    authority: Authority,
+    binaries: Binaries,
+    admin_kubeconfig: PathBuf,
+    admin: Client,
+    api_server: Option<Program>,
+    _others: Vec<Program>,
+}
+
+/// One write to the API server, from its audit log.
+#[derive(Debug)]
+pub(crate) struct ApiWrite {
+    pub(crate) user: String,
+    pub(crate) verb: String,
+    pub(crate) resource: String,
+    pub(crate) name: String,
+}
+
+impl ControlPlane {
+    pub(crate) async fn start(namespace: Namespace) -> Result<Self> {
+        let authority = Authority::make(&Path::new(WORK).join("pki"))?;
+        let admin = Identity { user: "admin", group: Some("system:masters") };
+        let admin_kubeconfig = authority.kubeconfig("admin", admin)?;
+        let address = CONTROL_PLANE.v4().to_string();
+        let names = ["127.0.0.1", &address, API_SERVICE, "localhost", "kubernetes.default.svc"];
+        authority.certify("apiserver", Identity { user: "kube-apiserver", group: None }, &names)?;
+        authority.make_token_keys()?;
+        std::fs::write(authority.file("audit.yaml"), AUDIT_POLICY)?;
+
+        let binaries = Binaries::provided()?;
+        let etcd = start_etcd(&namespace, &binaries)?;
+        let api_server = start_api_server(&namespace, &binaries, &authority)?;
+        let admin = client(&admin_kubeconfig).await?;
+        let mut control_plane = Self {
+            namespace,
+            authority,
+            binaries,
+            admin_kubeconfig,
+            admin,
+            api_server: Some(api_server),
+            _others: vec![etcd],
+        };
+        control_plane.wait_until_ready().await?;
+        let manager = control_plane.start_controller_manager()?;
+        control_plane._others.push(manager);
+        Ok(control_plane)
+    }
+
+    /// A client that may do everything.
+    pub(crate) fn admin(&self) -> &Client {
+        &self.admin
+    }
+
+    pub(crate) fn admin_kubeconfig(&self) -> &Path {
+        &self.admin_kubeconfig
+    }
+
+    pub(crate) fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
+    pub(crate) fn binaries(&self) -> &Binaries {
+        &self.binaries
+    }
+
+    pub(crate) fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    /// Runs `kubectl` as the administrator.
+    pub(crate) async fn kubectl<const N: usize>(&self, arguments: [&str; N]) -> Result<String> {
+        let mut command = Command::new(self.binaries.path("kubectl")?);
+        // Without a home of its own, kubectl would leave its discovery cache behind.
+        command.env("HOME", WORK).arg("--kubeconfig").arg(&self.admin_kubeconfig).args(arguments);
+        output_of(command, &format!("kubectl {}", arguments.join(" "))).await
+    }
+
+    /// Kills the API server; clients see their connections end.
+    pub(crate) async fn kill_api_server(&mut self) -> Result<()> {
+        self.api_server.take().context("the API server is down already")?.kill().await
+    }
+
+    /// Starts the API server again, with the state it had.
+    pub(crate) async fn restart_api_server(&mut self) -> Result<()> {
+        self.api_server = Some(start_api_server(&self.namespace, &self.binaries, &self.authority)?);
+        self.wait_until_ready().await
+    }
+
+    /// What Cairn has written so far, oldest first.
+    pub(crate) fn writes_by_cairn(&self) -> Result<Vec<ApiWrite>> {
+        let text = std::fs::read_to_string(Path::new(WORK).join("audit.log"))?;
+        text.lines().map(parse_audit_line).collect()
+    }
+
+    async fn wait_until_ready(&mut self) -> Result<()> {
+        let admin = self.admin.clone();
+        let api_server = self.api_server.as_mut().context("the API server has been started")?;
+        wait_for("the API server is ready", READY_WITHIN, async || {
+            api_server.ensure_running()?;
+            let request = axum::http::Request::get("/readyz").body(Vec::new())?;
+            Ok(admin.request_text(request).await?)
+        })
+        .await?;
+        Ok(())
+    }
+
+    fn start_controller_manager(&self) -> Result<Program> {
+        let identity = Identity { user: "system:kube-controller-manager", group: None };
+        let kubeconfig = self.authority.kubeconfig("kcm", identity)?;
+        let mut command = self.namespace.command(self.binaries.path("kube-controller-manager")?);
+        command.arg("--kubeconfig").arg(kubeconfig);
+        command.arg(flag("service-account-private-key-file", &self.authority.file("sa.key")));
+        command.arg(flag("root-ca-file", &self.authority.file("ca.crt")));
+        command.args([
+            "--cloud-provider=external",
+            "--leader-elect=false",
+            "--use-service-account-credentials",
+            "--bind-address=127.0.0.1",
+            "--allocate-node-cidrs",
+            &format!("--cluster-cidr={CLUSTER_CIDRS}"),
+            "--node-cidr-mask-size-ipv4=24",
+            "--node-cidr-mask-size-ipv6=64",
+            &format!("--service-cluster-ip-range={SERVICE_CIDRS}"),
+            "--node-monitor-period=1s",
+            "--node-monitor-grace-period=4s",
+            "--node-startup-grace-period=10s",
+            "--endpointslice-updates-batch-period=0s",
+            "--controllers=*,-ttl-after-finished-controller",
+            // Its own brake would cost seconds at the start, when every controller asks for a token.
+            "--kube-api-qps=1000",
+            "--kube-api-burst=1000",
+            "--v=1",
+        ]);
+        self.namespace.spawn("kube-controller-manager", command)
+    }
+}
+
+/// A client from a kubeconfig file.
+pub(crate) async fn client(kubeconfig: &Path) -> Result<Client> {
+    let file = Kubeconfig::read_from(kubeconfig)?;
+    let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+    Ok(Client::try_from(config)?)
+}
+
+fn flag(name: &str, path: &Path) -> String {
+    format!("--{name}={}", path.display())
+}
+
+fn start_etcd(namespace: &Namespace, binaries: &Binaries) -> Result<Program> {
+    let mut command = namespace.command(binaries.path("etcd")?);
+    command.arg(flag("data-dir", &Path::new(WORK).join("etcd")));
+    command.args([
+        "--unsafe-no-fsync",
+        "--listen-client-urls=http://127.0.0.1:2379",
+        "--advertise-client-urls=http://127.0.0.1:2379",
+        "--listen-peer-urls=http://127.0.0.1:2380",
+        "--log-level=error",
+    ]);
+    namespace.spawn("etcd", command)
+}
+
+fn start_api_server(namespace: &Namespace, binaries: &Binaries, authority: &Authority) -> Result<Program> {
+    let mut command = namespace.command(binaries.path("kube-apiserver")?);
+    for (name, file) in [
+        ("tls-cert-file", "apiserver.crt"),
+        ("tls-private-key-file", "apiserver.key"),
+        ("client-ca-file", "ca.crt"),
+        ("service-account-key-file", "sa.pub"),
+        ("service-account-signing-key-file", "sa.key"),
+        ("audit-policy-file", "audit.yaml"),
+    ] {
+        command.arg(flag(name, &authority.file(file)));
+    }
+    command.arg(flag("audit-log-path", &Path::new(WORK).join("audit.log")));
+    command.args([
+        "--etcd-servers=http://127.0.0.1:2379",
+        "--bind-address=0.0.0.0",
+        "--secure-port=6443",
+        &format!("--advertise-address={}", CONTROL_PLANE.v4()),
+        &format!("--service-cluster-ip-range={SERVICE_CIDRS}"),
+        "--service-account-issuer=https://kubernetes.default.svc",
+        "--authorization-mode=Node,RBAC",
+        "--enable-admission-plugins=NodeRestriction",
+        "--allow-privileged",
+        "--profiling=false",
+        "--v=1",
+    ]);
+    namespace.spawn("kube-apiserver", command)
+}
+
+fn parse_audit_line(line: &str) -> Result<ApiWrite> {
+    let event: serde_json::Value = serde_json::from_str(line).with_context(|| format!("audit log: {line}"))?;
+    let text = |pointer: &str| event.pointer(pointer).and_then(|value| value.as_str()).unwrap_or_default().to_owned();
+    Ok(ApiWrite {
+        user: text("/user/username"),
+        verb: text("/verb"),
+        resource: text("/objectRef/resource"),
+        name: text("/objectRef/name"),
+    })
+}

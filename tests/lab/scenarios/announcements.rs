@@ -1,0 +1,103 @@
+//! Which nodes say that they take an address, and what becomes of packets that nobody serves.
+
+use anyhow::{Result, ensure};
+
+use super::{
+    SOON, cluster_with_cairn,
+    first_service::{answered_by, next_hops_of},
+};
+use crate::harness::{
+    address::CLIENT_V4,
+    client::Unanswered,
+    enclosure::inside,
+    service::{self, ExternalTrafficPolicy, Service, host_prefix},
+    wait_for,
+};
+
+#[test]
+fn only_nodes_with_a_ready_endpoint_announce_a_local_service() {
+    inside(async || {
+        let mut lab = cluster_with_cairn().await?;
+        lab.start_pod("n1", "web-1", "web").await?;
+        let web = Service::create(lab.kube(), "web", ExternalTrafficPolicy::Local).await?;
+        let addresses = web.wait_for_addresses(SOON).await?;
+        let announced_by = async |lab: &crate::harness::Lab, names: &[&str]| -> Result<()> {
+            for address in addresses {
+                let nodes = next_hops_of(lab, address, names);
+                lab.router()?.wait_for_next_hops(&host_prefix(address), nodes, SOON).await?;
+            }
+            Ok(())
+        };
+        announced_by(&lab, &["n1"]).await?;
+        answered_by(&lab, addresses[0], &["n1"]).await?;
+        let answer = lab.client()?.http_get(addresses[0], service::PORT).await?;
+        let keeps_client = answer.as_ref().is_ok_and(|answer| answer.contains(&format!("client={CLIENT_V4}\n")));
+        ensure!(keeps_client, "the client's own address does not arrive: {answer:?}");
+
+        lab.pod("web-1")?.set_ready(false).await?;
+        announced_by(&lab, &[]).await?;
+        lab.start_pod("n2", "web-2", "web").await?;
+        announced_by(&lab, &["n2"]).await?;
+        lab.pod("web-1")?.set_ready(true).await?;
+        announced_by(&lab, &["n1", "n2"]).await
+    });
+}
+
+#[test]
+fn a_deleted_service_leaves_the_router() {
+    inside(async || {
+        let mut lab = cluster_with_cairn().await?;
+        lab.start_pod("n1", "web-1", "web").await?;
+        let web = Service::create(lab.kube(), "web", ExternalTrafficPolicy::Cluster).await?;
+        let addresses = web.wait_for_addresses(SOON).await?;
+        for address in addresses {
+            let nodes = next_hops_of(&lab, address, &["n1", "n2", "n3"]);
+            lab.router()?.wait_for_next_hops(&host_prefix(address), nodes, SOON).await?;
+        }
+        web.delete().await?;
+        for address in addresses {
+            lab.router()?.wait_for_next_hops(&host_prefix(address), [], SOON).await?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_kernel_route_that_someone_deletes_comes_back() {
+    inside(async || {
+        let mut lab = cluster_with_cairn().await?;
+        let [v4, v6] = lab.node("n2")?.pod_cidrs().await?;
+        let node = lab.node("n1")?;
+        for (family, cidr) in [("-4", v4), ("-6", v6)] {
+            let has_route = async || {
+                let routes = node.exec(["ip", family, "route", "show", "proto", "202"]).await?;
+                ensure!(routes.contains(&cidr), "routes {routes}");
+                Ok(())
+            };
+            wait_for(&format!("n1 has a route to {cidr}"), SOON, has_route).await?;
+            node.exec(["ip", family, "route", "del", &cidr]).await?;
+            wait_for(&format!("the route to {cidr} is back"), SOON, has_route).await?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_port_that_no_service_has_is_refused_at_once() {
+    const UNSERVED: u16 = 81;
+    inside(async || {
+        let mut lab = cluster_with_cairn().await?;
+        lab.start_pod("n1", "web-1", "web").await?;
+        let web = Service::create(lab.kube(), "web", ExternalTrafficPolicy::Cluster).await?;
+        for address in web.wait_for_addresses(SOON).await? {
+            answered_by(&lab, address, &["n1"]).await?;
+            wait_for(&format!("port {UNSERVED} of {address} is refused"), SOON, async || {
+                let answer = lab.client()?.http_get(address, UNSERVED).await?;
+                ensure!(answer == Err(Unanswered::Refused), "{answer:?}");
+                Ok(())
+            })
+            .await?;
+        }
+        Ok(())
+    });
+}

@@ -1,0 +1,108 @@
+//! What goes wrong around Cairn, and what it does not do then.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+
+use super::{
+    SOON, cluster_with_cairn,
+    first_service::{answered_by, next_hops_of},
+};
+use crate::harness::{
+    Lab, RouterKind,
+    cairn::AGENT,
+    enclosure::inside,
+    service::{ExternalTrafficPolicy, Service, host_prefix},
+    wait::stays,
+    wait_for,
+};
+
+/// Longer than the router's hold time and any period of the agents.
+const AWAY: Duration = Duration::from_secs(12);
+
+#[test]
+fn nothing_is_withdrawn_while_the_api_server_is_away() {
+    inside(async || {
+        let mut lab = cluster_with_cairn().await?;
+        lab.start_pod("n1", "web-1", "web").await?;
+        let web = Service::create(lab.kube(), "web", ExternalTrafficPolicy::Cluster).await?;
+        let addresses = web.wait_for_addresses(SOON).await?;
+        for address in addresses {
+            let nodes = next_hops_of(&lab, address, &["n1", "n2", "n3"]);
+            lab.router()?.wait_for_next_hops(&host_prefix(address), nodes, SOON).await?;
+        }
+        lab.control_plane_mut().kill_api_server().await?;
+        stays("every node announces both addresses", AWAY, async || {
+            for address in addresses {
+                let announcing = lab.router()?.next_hops(&host_prefix(address)).await?.len();
+                ensure!(announcing == 3, "{announcing} nodes announce {address}");
+            }
+            Ok(())
+        })
+        .await?;
+        lab.control_plane_mut().restart_api_server().await?;
+        // The nodes' leases have run out meanwhile: the pods are endpoints again once the heartbeats are seen.
+        let api = Service::create(lab.kube(), "api", ExternalTrafficPolicy::Cluster).await?;
+        lab.start_pod("n2", "api-1", "api").await?;
+        for address in api.wait_for_addresses(2 * SOON).await? {
+            answered_by(&lab, address, &["n2"]).await?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_wrong_inventory_at_reload_keeps_the_last_good_one() {
+    inside(async || {
+        let mut lab = Lab::builder().nodes(2).start().await?;
+        lab.install_cairn().await?;
+        lab.spawn_controller()?;
+        for name in ["n1", "n2"] {
+            lab.node(name)?.wait_for_internal_ip().await?;
+        }
+        let before = lab.node("n1")?.object().await?.spec;
+        lab.cairn()?.edit("inventory.yaml", "10.90.0.11", "10.90.0.311")?;
+        let controller = lab.controller()?;
+        wait_for("the controller names the fault", SOON, async || {
+            let log = controller.log()?;
+            ensure!(log.contains("10.90.0.311"), "its log: {log}");
+            Ok(())
+        })
+        .await?;
+        lab.add_node(3).await?;
+        lab.node("n3")?.wait_for_internal_ip().await?;
+        lab.controller()?.ensure_running()?;
+        let after = lab.node("n1")?.object().await?.spec;
+        ensure!(before == after, "n1 was {before:?} and is {after:?}");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_router_that_refuses_is_named_once() {
+    inside(async || {
+        let mut lab = Lab::builder().nodes(1).router(RouterKind::Bird).start().await?;
+        lab.install_cairn().await?;
+        lab.cairn()?.edit("peer.yaml", "64513", "64999")?;
+        lab.apply_pool_and_peer().await?;
+        lab.spawn_controller()?;
+        lab.spawn_agents()?;
+        let agent = lab.node("n1")?.program(AGENT)?;
+        let warnings = |log: &str| -> Vec<String> {
+            let refused = |line: &&str| line.contains("WARN") && line.to_lowercase().contains("bad peer as");
+            log.lines().filter(refused).map(str::to_owned).collect()
+        };
+        wait_for("the agent says what the router's NOTIFICATION means", SOON, async || {
+            let log = agent.log()?;
+            ensure!(!warnings(&log).is_empty(), "its log: {log}");
+            Ok(())
+        })
+        .await?;
+        stays("it says so once", AWAY, async || {
+            let warnings = warnings(&agent.log()?);
+            ensure!(warnings.len() == 1, "{warnings:#?}");
+            Ok(())
+        })
+        .await
+    });
+}

@@ -1,0 +1,72 @@
+//! A lab ends with the test that began it, however that ends.
+
+use std::{
+    io::{BufRead, BufReader},
+    process::{Child, Command, Stdio},
+};
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::SOON;
+use crate::harness::{Lab, RouterKind, enclosure::inside, wait_for};
+
+/// Every process of a lab inherits this, and it can be read from outside.
+const MARK: &str = "CAIRN_LAB_TEST_MARK";
+const STARTED: &str = "the lab has started";
+
+#[test]
+#[ignore = "the lab that the other test kills; it would wait for ever"]
+fn a_lab_that_waits_to_be_killed() {
+    inside(async || {
+        let _lab = Lab::builder().nodes(1).router(RouterKind::Bird).client().start().await?;
+        println!("{STARTED}");
+        std::future::pending().await
+    });
+}
+
+#[test]
+fn a_lab_whose_test_is_killed_leaves_no_process() -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    for signal in [Signal::KILL, Signal::INT, Signal::TERM] {
+        let mark = format!("{}-{}", std::process::id(), signal.as_raw());
+        let mut test = start_marked_lab(&mark)?;
+        let processes = marked_processes(&mark);
+        ensure!(processes.len() > 4, "a lab has more processes than {processes:?}");
+        kill_process(Pid::from_raw(i32::try_from(test.id())?).context("a process id is positive")?, signal)?;
+        test.wait()?;
+        runtime.block_on(wait_for(&format!("no process is left after {signal:?}"), SOON, async || {
+            let left = marked_processes(&mark);
+            ensure!(left.is_empty(), "{left:?}");
+            Ok(())
+        }))?;
+    }
+    Ok(())
+}
+
+/// Runs the waiting lab as a test runner of its own, until it says that it has started.
+fn start_marked_lab(mark: &str) -> Result<Child> {
+    let name = "scenarios::leaves_nothing::a_lab_that_waits_to_be_killed";
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["--exact", name, "--include-ignored", "--nocapture"]).env(MARK, mark);
+    let mut child = command.stdout(Stdio::piped()).spawn()?;
+    let output = BufReader::new(child.stdout.take().context("the output is a pipe")?);
+    let mut said = output.lines().map_while(Result::ok).inspect(|line| println!("{line}"));
+    ensure!(said.any(|line| line.contains(STARTED)), "the lab ended before it had started");
+    Ok(child)
+}
+
+/// The command lines of all processes with this mark in their environment.
+fn marked_processes(mark: &str) -> Vec<String> {
+    let mark = format!("{MARK}={mark}");
+    let folders = std::fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.path());
+    folders
+        .filter(|folder| {
+            let environment = std::fs::read(folder.join("environ")).unwrap_or_default();
+            environment.split(|&byte| byte == 0).any(|variable| variable == mark.as_bytes())
+        })
+        .map(|folder| {
+            String::from_utf8_lossy(&std::fs::read(folder.join("cmdline")).unwrap_or_default()).replace('\0', " ")
+        })
+        .collect()
+}

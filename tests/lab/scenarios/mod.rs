@@ -1,0 +1,25 @@
+//! The stories, one a file.
+
+mod announcements;
+mod bench;
+mod faults;
+mod first_service;
+mod idle;
+mod leaves_nothing;
+mod shutdown;
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::harness::{Lab, RouterKind};
+
+/// For what happens by itself on an idle lab; far above what it takes, so that a busy machine does not matter.
+const SOON: Duration = Duration::from_secs(20);
+
+/// Three nodes that Cairn runs, a router and a client.
+async fn cluster_with_cairn() -> Result<Lab> {
+    let mut lab = Lab::builder().nodes(3).router(RouterKind::Bird).client().start().await?;
+    lab.run_cairn().await?;
+    Ok(lab)
+}
