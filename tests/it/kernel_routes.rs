@@ -5,9 +5,10 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cairn::kernel::addresses::{LocalAddress, watch_addresses};
+use cairn::kernel::addresses::watch_addresses;
 use cairn::kernel::{NetlinkError, RouteFailure, RouteStatus, netlink};
 use cairn::model::FibRoute;
+use cairn::model::LocalAddress;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
