@@ -1,8 +1,8 @@
 //! The verbs of the `cairn` command, one call each.
 
 mod agent;
-
 mod signal;
+pub mod validate;
 
 use std::process::ExitCode;
 
@@ -20,12 +20,15 @@ struct Cli {
 enum Verb {
     /// Run on a node: its kernel routes, its BGP sessions.
     Agent(agent::Args),
+    /// Check files before Cairn meets them: cloud config, inventory, AddressPool, BgpPeer.
+    Validate(validate::Args),
 }
 
 /// Parses the command line, runs the verb, and prints an error once, with its causes.
 pub fn main() -> ExitCode {
     let result = match Cli::parse().verb {
         Verb::Agent(args) => args.run(),
+        Verb::Validate(args) => args.run(),
     };
     result.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");
