@@ -313,7 +313,6 @@ mod tests {
             (
                 "apiVersion: cairn.dev/v1alpha1\nkind: BgpPeer\nmetadata: {name: router}\nspec:\n  localASN: 64513\n  peerAsn: 0\n  address: 10.90.0.1\n  port: bgp\n  holdTimeSeconds: 2\n",
                 "f.yaml:5:3: spec.localASN: is not a field: did you mean localAsn?\n\
-                 f.yaml:5:3: spec.localAsn: is missing: it takes a whole number, 1 to 4294967294\n\
                  f.yaml:6:12: spec.peerAsn: 0 is out of range: it takes 1 to 4294967294\n\
                  f.yaml:8:9: spec.port: \"bgp\" is text: it takes a whole number, 1 to 65535\n",
             ),
@@ -326,7 +325,7 @@ mod tests {
             (
                 "apiVersion: cairn.dev/v1alpha1\nkind: AddressPool\nspec: {addresses: []}\n",
                 "f.yaml:1:1: metadata: is missing: it takes a mapping of name\n\
-                 f.yaml:3:19: spec.addresses: has 0 entries: it takes 1 entry or more\n",
+                 f.yaml:3:19: spec.addresses: is empty: it takes at least one entry\n",
             ),
             (
                 "apiVersion: cairn.dev/v1beta1\nkind: AddressPool\n",

@@ -112,9 +112,7 @@ mod tests {
         );
         assert_eq!(
             check("apiVersion: config.cairn.dev/v1alpha1\nkind: CloudConfig\ninvetory: {files: []}\n"),
-            Err("/etc/cairn/cloud.yaml:1:1: inventory: is missing: it takes a mapping of files\n\
-                 /etc/cairn/cloud.yaml:3:1: invetory: is not a field: did you mean inventory?"
-                .to_owned())
+            Err("/etc/cairn/cloud.yaml:3:1: invetory: is not a field: did you mean inventory?".to_owned())
         );
         let told = check(
             "apiVersion: config.cairn.dev/v1alpha1\nkind: CloudConfig\ninventory:\n  files:\n  - a.yaml\n  - a.yaml\n  - ''\n",

@@ -343,3 +343,108 @@ fn syntax_fault(error: &ScanError) -> Fault {
     };
     Fault::new(FieldPath::ROOT, format!("is not YAML ({info}): {hint}")).at(position(error.marker()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn parsed(text: &str) -> Parsed {
+        parse(Path::new("f.yaml"), text)
+    }
+
+    fn faults(text: &str) -> String {
+        parsed(text).faults.to_string()
+    }
+
+    #[test]
+    fn values_know_what_they_are_and_where() {
+        let text = "a: 1\nb: [x, 'true', true, ~, 1.5, 0x10, fd00::1]\nc:\n  d: \"7\"\n  e: !!str 7\n";
+        let document = &parsed(text).documents[0];
+        let json = serde_json::json!({
+            "a": 1, "b": ["x", "true", true, null, 1.5, 16, "fd00::1"], "c": {"d": "7", "e": "7"}
+        });
+        assert_eq!(document.to_json(), json);
+        let at = |field: &FieldPath| document.position_of(field);
+        assert_eq!(at(&FieldPath::of("b").entry(2)), Position { line: 2, column: 16 });
+        assert_eq!(at(&FieldPath::of("c").field("d")), Position { line: 4, column: 6 });
+        assert_eq!(at(&FieldPath::of("c").field("none")), at(&FieldPath::of("c")));
+        assert_eq!(at(&FieldPath::of("none")), Position { line: 1, column: 1 });
+    }
+
+    #[test]
+    fn a_file_holds_several_documents_and_empty_ones_do_not_count() {
+        let several = parsed("---\na: 1\n---\n# nothing\n---\nb: 2\n");
+        assert_eq!(several.documents.len(), 2);
+        assert!(several.faults.is_empty());
+        assert_eq!(several.documents[1].position, Position { line: 6, column: 1 });
+    }
+
+    #[test]
+    fn aliases_repeat_what_they_name() {
+        let document = &parsed("a: &x {k: 1}\nb: *x\n").documents[0];
+        assert_eq!(document.to_json(), serde_json::json!({"a": {"k": 1}, "b": {"k": 1}}));
+    }
+
+    #[test]
+    fn what_is_no_yaml_is_told_with_its_place() {
+        for (text, want) in [
+            ("", "f.yaml: is empty: it takes at least one YAML document"),
+            ("# nothing\n---\n", "f.yaml: is empty: it takes at least one YAML document"),
+            (
+                "a:\n\t- b\n",
+                "f.yaml:2:2: is not YAML (tabs disallowed within this context (block indentation)): indent with spaces",
+            ),
+            (
+                "a: \"b\n",
+                "f.yaml:1:4: is not YAML (while scanning a quoted scalar, found unexpected end of stream): close the quotes",
+            ),
+            (
+                "a: 1\n b: 2\n",
+                "f.yaml:2:3: is not YAML (mapping values are not allowed in this context): look at the indentation, colons and quotes here and on the line before",
+            ),
+            (
+                "a: *none\n",
+                "f.yaml:1:4: is not YAML (while parsing node, found unknown anchor): put a text that starts with & or * in quotes",
+            ),
+            ("a: &x [*x]\n", "f.yaml:1:8: a[0]: repeats a value from inside that value: write it out"),
+            (
+                "a: 1\nb: {c: 1, c: 2}\na: 3\n",
+                "f.yaml:2:11: b.c: is already there at line 2: leave one of the two\nf.yaml:3:1: a: is already there at line 1: leave one of the two",
+            ),
+            ("? [a]\n: 1\n", "f.yaml:1:3: has a list or mapping as the key of a field: it takes text"),
+            ("a: !secret b\n", "f.yaml:1:4: the tag !secret has no meaning here: leave it out"),
+        ] {
+            assert_eq!(faults(text), want, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn documents_before_a_syntax_error_are_kept() {
+        let broken = parsed("a: 1\n---\nb: [\n");
+        assert_eq!(broken.documents.len(), 1);
+        assert_eq!(broken.faults.len(), 1);
+    }
+
+    #[test]
+    fn depth_and_repetition_are_bounded() {
+        let told = faults(&"[".repeat(200));
+        assert!(told.ends_with("nested more than 64 deep: no file for this program is that deep"), "{told}");
+        assert_eq!(parsed(&"[".repeat(100_000)).faults.len(), 1);
+        let bomb: String = (1..30).map(|i| format!("- &x{i} [*x{}, *x{}]\n", i - 1, i - 1)).collect();
+        let told = faults(&format!("- &x0 [0, 0, 0, 0]\n{bomb}"));
+        assert!(told.ends_with("aliases repeat more than 100000 values: write them out or split the file"), "{told}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in "\\PC{0,200}") {
+            parsed(&text);
+        }
+
+        #[test]
+        fn no_text_made_of_yaml_panics(text in "([-?:,\\[\\]{}#&*!|>'\"%@` \n\ta1~]|---\n|: |- ){0,100}") {
+            parsed(&text);
+        }
+    }
+}

@@ -99,20 +99,24 @@ impl<'a> Checker<'a> {
     fn check_mapping(&mut self, node: &Node, schema: &'a Json, field: &FieldPath) {
         let Value::Mapping(entries) = &node.value else { return };
         let properties = schema["properties"].as_object();
+        let mut misspelt = Vec::new();
         for entry in entries {
             let inner = field.field(&entry.key);
             match (properties.and_then(|properties| properties.get(&entry.key)), schema.get("additionalProperties")) {
                 (Some(of_field), _) => self.check(&entry.value, of_field, &inner),
                 (None, Some(Json::Bool(false))) => {
                     let known = properties.into_iter().flat_map(|properties| properties.keys().map(String::as_str));
-                    self.tell(&inner, entry.key_position, unknown_field(&entry.key, known.collect()));
+                    let (message, meant) = unknown_field(&entry.key, known.collect());
+                    misspelt.extend(meant);
+                    self.tell(&inner, entry.key_position, message);
                 }
                 (None, Some(of_others)) => self.check(&entry.value, of_others, &inner),
                 (None, None) => {}
             }
         }
         for required in schema["required"].as_array().into_iter().flatten().filter_map(Json::as_str) {
-            if node.get(required).is_none() {
+            // One slip of the fingers is one fault.
+            if node.get(required).is_none() && !misspelt.contains(&required) {
                 let of_field = properties.and_then(|properties| properties.get(required));
                 let takes = of_field.and_then(|of_field| self.resolve(of_field)).map(takes);
                 let message = format!("is missing: it takes {}", takes.as_deref().unwrap_or("a value"));
@@ -128,8 +132,11 @@ impl<'a> Checker<'a> {
             _ => None,
         };
         let noun = field.last_field().map_or("right".to_owned(), with_article);
-        let mut message =
-            format!("{} is not {noun}: it takes {}", in_words(&node.value), one_of(words.iter().copied()));
+        let takes = one_of(words.iter().copied());
+        let mut message = match in_words(&node.value) {
+            Some(value) => format!("{value} is not {noun}: it takes {takes}"),
+            None => format!("has no value: it takes {takes}"),
+        };
         if words.len() > 1
             && let Some(near) = written.and_then(|written| nearest(written, words.iter().copied()))
         {
@@ -280,34 +287,162 @@ fn count_fault(count: usize, schema: &Json) -> Option<String> {
     let (least, most) = (schema["minItems"].as_u64(), schema["maxItems"].as_u64());
     let entries = |count: u64| if count == 1 { "1 entry".to_owned() } else { format!("{count} entries") };
     let count = count as u64;
-    if least.is_some_and(|least| count < least) {
+    if count == 0 && least.is_some_and(|least| least > 0) {
+        Some("is empty: it takes at least one entry".to_owned())
+    } else if least.is_some_and(|least| count < least) {
         least.map(|least| format!("has {}: it takes {} or more", entries(count), entries(least)))
     } else {
         most.filter(|most| count > *most).map(|most| format!("has {}: it takes {most} or fewer", entries(count)))
     }
 }
 
-fn unknown_field(key: &str, mut known: Vec<&str>) -> String {
+/// What to say of a key that no field has, and the field that was meant, if that is plain.
+fn unknown_field<'a>(key: &str, mut known: Vec<&'a str>) -> (String, Option<&'a str>) {
     known.sort_unstable();
-    match nearest(key, known.iter().copied()) {
+    let meant = nearest(key, known.iter().copied());
+    let message = match meant {
         Some(near) => format!("is not a field: did you mean {near}?"),
         None if known.is_empty() => "is not a field: it takes none here".to_owned(),
-        None => format!("is not a field: it takes {}", one_of(known)),
-    }
+        None => format!("is not a field: the fields here are {}", known.join(", ")),
+    };
+    (message, meant)
 }
 
-fn in_words(value: &Value) -> String {
+/// The value as it stands in a sentence, if there is one.
+fn in_words(value: &Value) -> Option<String> {
     match value {
-        Value::Null => "nothing".to_owned(),
-        Value::Boolean(truth) => truth.to_string(),
-        Value::Number(_, written) => written.clone(),
-        Value::Text(text) => format!("{text:?}"),
-        Value::List(_) => "a list".to_owned(),
-        Value::Mapping(_) => "a mapping".to_owned(),
+        Value::Null => None,
+        Value::Boolean(truth) => Some(truth.to_string()),
+        Value::Number(_, written) => Some(written.clone()),
+        Value::Text(text) => Some(format!("{text:?}")),
+        Value::List(_) => Some("a list".to_owned()),
+        Value::Mapping(_) => Some("a mapping".to_owned()),
     }
 }
 
 fn with_article(noun: &str) -> String {
     let article = if noun.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
     format!("{article} {noun}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::document::parse;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    /// A schema with everything that schemars writes.
+    fn schema() -> Json {
+        json!({
+            "type": "object",
+            "properties": {
+                "state": { "$ref": "#/$defs/State" },
+                "mode": { "enum": ["fast", "slow"] },
+                "port": { "type": "integer", "format": "uint16", "minimum": 1 },
+                "weight": { "type": ["number", "null"], "minimum": 0, "maximum": 1 },
+                "name": { "type": "string", "minLength": 1, "maxLength": 5, "pattern": "^[a-z]+$" },
+                "entries": { "type": "array", "items": { "$ref": "#/$defs/Entry" }, "minItems": 1, "maxItems": 2 },
+                "labels": { "type": "object", "additionalProperties": { "type": "string" } },
+                "entry": { "anyOf": [{ "$ref": "#/$defs/Entry" }, { "type": "null" }] },
+                "on": { "type": "boolean" },
+                "circle": { "$ref": "#/$defs/Circle" },
+            },
+            "required": ["state"],
+            "additionalProperties": false,
+            "$defs": {
+                "State": { "oneOf": [{ "const": "planned" }, { "const": "active" }] },
+                "Entry": {
+                    "type": "object",
+                    "properties": { "address": { "type": "string" } },
+                    "required": ["address"],
+                    "additionalProperties": false,
+                },
+                "Circle": { "$ref": "#/$defs/Circle" },
+            },
+        })
+    }
+
+    fn faults(text: &str) -> String {
+        let file = Path::new("f");
+        let parsed = parse(file, text);
+        let told = parsed.documents.iter().map(|node| check(file, node, &FieldPath::ROOT, &schema()));
+        told.filter_map(Result::err).map(|faults| faults.to_string()).collect()
+    }
+
+    #[test]
+    fn what_fits_the_schema_has_no_fault() {
+        for text in [
+            "state: active",
+            "{state: planned, mode: slow, port: 65535, weight: ~, name: abc, entries: [{address: x}], labels: {a: b}}",
+            "{state: planned, weight: 0.5, entry: ~, on: true, circle: [1]}",
+        ] {
+            assert_eq!(faults(text), "", "{text}");
+        }
+    }
+
+    #[test]
+    fn each_fault_says_what_would_be_right() {
+        for (text, want) in [
+            ("{}", "f:1:1: state: is missing: it takes planned or active"),
+            (
+                "[]",
+                "f:1:1: is a list: it takes a mapping of circle, entries, entry, labels, mode, name, on, port, state, weight",
+            ),
+            (
+                "state: acitve",
+                "f:1:8: state: \"acitve\" is not a state: it takes planned or active; did you mean active?",
+            ),
+            ("state: 5", "f:1:8: state: 5 is not a state: it takes planned or active"),
+            ("state:", "f:1:6: state: has no value: it takes planned or active"),
+            ("{state: active, mode: quick}", "f:1:23: mode: \"quick\" is not a mode: it takes fast or slow"),
+            ("{state: active, port: 0}", "f:1:23: port: 0 is out of range: it takes 1 to 65535"),
+            ("{state: active, port: 70000}", "f:1:23: port: 70000 is out of range: it takes 1 to 65535"),
+            ("{state: active, port: 1.5}", "f:1:23: port: 1.5 is a number: it takes a whole number, 1 to 65535"),
+            ("{state: active, port: '80'}", "f:1:23: port: \"80\" is text: it takes a whole number, 1 to 65535"),
+            ("{state: active, on: yes}", "f:1:21: on: \"yes\" is text: it takes true or false"),
+            (
+                "{state: active, name: 007}",
+                "f:1:23: name: 007 is a number: it takes text, so put it in quotes: \"007\"",
+            ),
+            ("{state: active, name: ''}", "f:1:23: name: is empty: it takes text"),
+            ("{state: active, name: abcdef}", "f:1:23: name: is 6 characters long: it takes 5 or fewer"),
+            ("{state: active, name: A}", "f:1:23: name: \"A\" has the wrong form: it takes text that matches ^[a-z]+$"),
+            ("{state: active, entries: []}", "f:1:26: entries: is empty: it takes at least one entry"),
+            (
+                "{state: active, entries: {address: x}}",
+                "f:1:26: entries: is a mapping: it takes a list, so start each entry with a dash",
+            ),
+            (
+                "{state: active, entries: [{adress: x}]}",
+                "f:1:28: entries[0].adress: is not a field: did you mean address?",
+            ),
+            ("{state: active, entry: {}}", "f:1:24: entry.address: is missing: it takes text"),
+            ("{state: active, labels: }", "f:1:23: labels: has no value: it takes a mapping of keys to values"),
+            (
+                "{state: active, labels: {a: 1}}",
+                "f:1:29: labels.a: 1 is a number: it takes text, so put it in quotes: \"1\"",
+            ),
+            (
+                "{state: active, colour: red}",
+                "f:1:17: colour: is not a field: the fields here are circle, entries, entry, labels, mode, name, on, port, state, weight",
+            ),
+            ("{sate: active}", "f:1:2: sate: is not a field: did you mean state?"),
+        ] {
+            assert_eq!(faults(text), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn all_faults_are_told_at_once() {
+        let text = "state: x\nport: 0\nname: ''\nentries: [{}, {address: 1}, {address: x}]\n";
+        assert_eq!(faults(text).lines().count(), 6, "{}", faults(text));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in "((state|port|name|entries|labels|entry|on|circle|x)(: | )?[-\\[\\]{}:, \na1'\"]{0,4}){0,20}") {
+            faults(&text);
+        }
+    }
 }

@@ -308,3 +308,189 @@ fn unique_values<'a>(place: &Place<'a>, machine: &'a Machine) -> Vec<(Unique<'a>
     }));
     values
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::config::document::parse;
+    use crate::inventory::MachineState;
+    use crate::inventory::file::read;
+    use proptest::prelude::*;
+    use std::path::Path;
+
+    const HEAD: &str = "apiVersion: inventory.cairn.dev/v1\nkind: Inventory\n";
+
+    fn merged(files: &[(&str, &str)]) -> Result<Inventory, String> {
+        let mut faults = Faults::NONE;
+        let mut sources = Vec::new();
+        for (file, text) in files {
+            let file = Path::new(file);
+            let parsed = parse(file, &format!("{HEAD}{text}"));
+            faults.extend(parsed.faults);
+            sources.extend(parsed.documents.into_iter().filter_map(|node| faults.take(read(file, node))));
+        }
+        let inventory = faults.take(Inventory::merge(&sources, Extent::Whole));
+        match inventory {
+            Some(inventory) => faults.or(inventory).map_err(|faults| faults.to_string()),
+            None => Err(faults.to_string()),
+        }
+    }
+
+    /// The inventory that one right document makes; indentation of twelve is taken off.
+    pub(crate) fn inventory(text: &str) -> Inventory {
+        merged(&[("i.yaml", &text.replace("\n            ", "\n"))]).expect("an inventory")
+    }
+
+    #[test]
+    fn a_machine_inherits_what_it_does_not_say() {
+        let inventory = inventory(
+            "defaults: {region: lab}
+            locations: {r1: {zone: hall-a}, r2: {zone: hall-b, region: edge}}
+            machines:
+            - id: a
+              location: r1
+              match: {nodeName: n1, systemUUID: 4C4C4544-0035-3410-8050-C6C04F314733}
+              instanceType: m.small
+              addresses: [{type: InternalIP, address: 10.0.0.1}, {type: Hostname, address: n1}]
+              labels: {example.net/owner: team-a}
+            - {id: b, location: r2, state: maintenance}
+            - {id: c, location: r2, region: own}
+            - {id: d}
+            ",
+        );
+        let machine = |id: &str| inventory.machine(&id.parse().expect("an id")).expect("a machine").as_ref().clone();
+        assert_eq!(
+            machine("a"),
+            Machine {
+                id: "a".parse().expect("an id"),
+                state: MachineState::Active,
+                match_keys: MatchKeys {
+                    node_name: Some("n1".parse().expect("a name")),
+                    system_uuid: Some("4c4c4544-0035-3410-8050-c6c04f314733".parse().expect("a UUID")),
+                },
+                addresses: vec![
+                    MachineAddress::InternalIp("10.0.0.1".parse().expect("an address")),
+                    MachineAddress::Hostname("n1".to_owned()),
+                ],
+                region: Some("lab".to_owned()),
+                zone: Some("hall-a".to_owned()),
+                instance_type: Some("m.small".to_owned()),
+                labels: BTreeMap::from([("example.net/owner".to_owned(), "team-a".to_owned())]),
+            }
+        );
+        let place = |id: &str| (machine(id).region, machine(id).zone);
+        assert_eq!(place("b"), (Some("edge".to_owned()), Some("hall-b".to_owned())));
+        assert_eq!(place("c"), (Some("own".to_owned()), Some("hall-b".to_owned())));
+        assert_eq!(place("d"), (Some("lab".to_owned()), None));
+        assert_eq!(machine("b").state, MachineState::Maintenance);
+    }
+
+    #[test]
+    fn each_fault_is_one_sentence_with_its_place() {
+        for (text, want) in [
+            (
+                "machines: [{id: R1}]",
+                "i:3:17: machines[0].id: \"R1\" is not a name: it takes 1 to 253 lower-case letters, digits, '-' and '.', and starts and ends with a letter or digit",
+            ),
+            (
+                "machines: [{id: 17}]",
+                "i:3:17: machines[0].id: 17 is a number: it takes text, so put it in quotes: \"17\"",
+            ),
+            ("machines: [{state: active}]", "i:3:12: machines[0].id: is missing: it takes text"),
+            (
+                "machines: [{id: a, state: acitve}]",
+                "i:3:27: machines[0].state: \"acitve\" is not a state: it takes planned, active, maintenance or decommissioned; did you mean active?",
+            ),
+            (
+                "machines: [{id: a, location: r2}]\nlocations: {r1: {}}",
+                "i:3:30: machines[0].location: \"r2\" is not among the locations: did you mean r1?",
+            ),
+            (
+                "machines: [{id: a, location: hall}]\nlocations: {r1: {}, r2: {}}",
+                "i:3:30: machines[0].location: \"hall\" is not among the locations: they are r1, r2",
+            ),
+            (
+                "machines: [{id: a, location: r1}]",
+                "i:3:30: machines[0].location: \"r1\" is not among the locations: write it under locations first",
+            ),
+            ("machines: [{id: a, region: ''}]", "i:3:28: machines[0].region: is empty: leave the field out for none"),
+            (
+                "machines: [{id: a, instanceType: a b}]",
+                "i:3:34: machines[0].instanceType: \"a b\" is not the value of a label: it takes up to 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends",
+            ),
+            (
+                "machines: [{id: a, labels: {kubernetes.io/os: linux}}]",
+                "i:3:47: machines[0].labels[\"kubernetes.io/os\"]: kubernetes.io/os is for Kubernetes to set: it takes keys outside kubernetes.io and k8s.io",
+            ),
+            (
+                "machines: [{id: a, match: {systemUUID: 123-4}}]",
+                "i:3:40: machines[0].match.systemUUID: \"123-4\" is not a UUID: it takes the form 4c4c4544-0035-3410-8050-c6c04f314733",
+            ),
+            (
+                "machines: [{id: a, match: {systemUUID: 03000200-0400-0500-0006-000700080009}}]",
+                "i:3:40: machines[0].match.systemUUID: 03000200-0400-0500-0006-000700080009 is a placeholder that many boards share: leave the field out",
+            ),
+            (
+                "machines: [{id: a, addresses: [{type: InternalIP, address: 10.0.0.1/24}]}]",
+                "i:3:60: machines[0].addresses[0].address: \"10.0.0.1/24\" is not an IP address: it takes 10.0.0.1, without a length",
+            ),
+            (
+                "machines: [{id: a, addresses: [{type: InternalIP, address: n1}]}]",
+                "i:3:60: machines[0].addresses[0].address: \"n1\" is not an IP address: it takes an IP address such as 10.0.12.20 or fd00:12::20",
+            ),
+            (
+                "machines: [{id: a, addresses: [{type: ExternalIP, address: 127.0.0.1}]}]",
+                "i:3:60: machines[0].addresses[0].address: 127.0.0.1 is a loopback address: it takes one that other machines can reach",
+            ),
+            (
+                "machines: [{id: a, addresses: [{type: InternalIp, address: 10.0.0.1}]}]",
+                "i:3:39: machines[0].addresses[0].type: \"InternalIp\" is not a type: it takes InternalIP, ExternalIP, Hostname, InternalDNS or ExternalDNS; did you mean InternalIP?",
+            ),
+            (
+                "machines: []",
+                "i:3:11: machines: has no machine: it takes at least one, as a file that was emptied by mistake has none either",
+            ),
+            (
+                "machines: [{id: a, bmc: {}}]",
+                "i:3:20: machines[0].bmc: is not a field: the fields here are addresses, id, instanceType, labels, location, match, region, state",
+            ),
+        ] {
+            assert_eq!(merged(&[("i", text)]).map(|_| ()), Err(want.to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_two_machines_share_is_told_with_both_places() {
+        let told = merged(&[
+            (
+                "a.yaml",
+                "machines:\n- {id: a, match: {nodeName: n1, systemUUID: 4c4c4544-0035-3410-8050-c6c04f314733}}\n- {id: a}\nlocations: {r1: {}}\n",
+            ),
+            (
+                "b.yaml",
+                "machines:\n- {id: b, match: {nodeName: n1, systemUUID: 44454c4c-3500-1034-8050-c6c04f314733}}\n- id: c\n  addresses: [{type: InternalIP, address: 10.0.0.1}]\n- id: d\n  addresses: [{type: InternalIP, address: 10.0.0.1}]\nlocations: {r1: {}}\n",
+            ),
+        ]);
+        assert_eq!(
+            told.expect_err("faults"),
+            "a.yaml:5:8: machines[1].id: machine id a is already at machines[0].id in line 4: each takes its own\n\
+             b.yaml:4:29: machines[0].match.nodeName: node name n1 is already at a.yaml:4:29: machines[0].match.nodeName: each takes its own\n\
+             b.yaml:4:45: machines[0].match.systemUUID: system UUID 44454c4c-3500-1034-8050-c6c04f314733, in one byte order or the other, is already at a.yaml:4:45: machines[0].match.systemUUID: each takes its own\n\
+             b.yaml:8:43: machines[2].addresses[0].address: internal address 10.0.0.1 is already at machines[1].addresses[0].address in line 6: each takes its own\n\
+             b.yaml:9:17: locations.r1: location r1 is already at a.yaml:6:17: locations.r1: each takes its own"
+        );
+    }
+
+    #[test]
+    fn all_faults_of_a_document_are_told_at_once() {
+        let text = "machines: [{id: A, location: x, instanceType: a b, addresses: [{type: Hostname, address: _}]}, {id: b}, {id: b}]";
+        assert_eq!(merged(&[("i", text)]).expect_err("faults").lines().count(), 5);
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in "((machines|id|state|match|addresses|locations|defaults)(: | )?[-\\[\\]{}:, \na1'\"]{0,4}){0,20}") {
+            let _ = merged(&[("i", &text)]);
+        }
+    }
+}

@@ -78,14 +78,14 @@ pub fn read(file: &Path, node: Node) -> Result<Sourced, Faults> {
 pub async fn watch(paths: Vec<PathBuf>, out: Sender<Arc<InventoryState>>) {
     let mut ticks = time::interval(PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut seen = None;
+    let mut seen = Seen::default();
     loop {
         tokio::select! {
             () = out.closed() => return,
             _ = ticks.tick() => {}
         }
-        if let Some((stamps, result)) = reading_told_when_late(&paths, seen.clone(), &out).await {
-            seen = Some(stamps);
+        if let Some((now, result)) = reading_told_when_late(&paths, seen.clone(), &out).await {
+            seen = now;
             take(&out, result);
         }
     }
@@ -94,9 +94,9 @@ pub async fn watch(paths: Vec<PathBuf>, out: Sender<Arc<InventoryState>>) {
 /// A reading; while it hangs, the state says so. `None` also when nobody listens any more.
 async fn reading_told_when_late(
     paths: &[PathBuf],
-    seen: Option<Vec<Stamp>>,
+    seen: Seen,
     out: &Sender<Arc<InventoryState>>,
-) -> Option<(Vec<Stamp>, Result<Inventory, Faults>)> {
+) -> Option<(Seen, Result<Inventory, Faults>)> {
     // One at a time: a disk that hangs would otherwise take one thread after the other.
     let mut reading = pin!(reading(paths.to_vec(), seen));
     loop {
@@ -111,12 +111,12 @@ async fn reading_told_when_late(
     }
 }
 
-/// What the files say now and their stamps, or `None` when they are as seen before.
-async fn reading(paths: Vec<PathBuf>, seen: Option<Vec<Stamp>>) -> Option<(Vec<Stamp>, Result<Inventory, Faults>)> {
+/// What the files say now, or `None` when they are as seen before.
+async fn reading(paths: Vec<PathBuf>, seen: Seen) -> Option<(Seen, Result<Inventory, Faults>)> {
     let read = move || {
         // Stamped before it is read: a change in between is then seen by the next look.
-        let stamps = stamps(&paths);
-        (seen.as_ref() != Some(&stamps)).then(|| (stamps, load(&paths)))
+        let now = seen.then(stamps(&paths));
+        (!seen.is_settled || now != seen).then(|| (now, load(&paths)))
     };
     // A panic in there is a defect of ours; the files then count as not yet read.
     tokio::task::spawn_blocking(read).await.ok().flatten()
@@ -156,6 +156,21 @@ fn tell(state: &InventoryState) {
     }
 }
 
+/// What the files looked like when they were last read.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Seen {
+    stamps: Vec<Stamp>,
+    /// Whether they were read twice with the same stamps. Once is not enough: a file that changes
+    /// again within the grain of its file system's clock keeps its stamp.
+    is_settled: bool,
+}
+
+impl Seen {
+    fn then(&self, stamps: Vec<Stamp>) -> Self {
+        Self { is_settled: self.stamps == stamps, stamps }
+    }
+}
+
 /// What changes when a file does: which file it is, its length and its times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Stamp {
@@ -172,4 +187,96 @@ fn stamps(paths: &[PathBuf]) -> Vec<Stamp> {
         Ok([device, inode, length, of.mtime(), of.mtime_nsec(), of.ctime(), of.ctime_nsec()])
     };
     files.into_iter().map(|path| Stamp { identity: identity(&path).ok(), path }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+    use tokio::sync::watch::{Receiver, channel};
+
+    fn text(ids: &[&str]) -> String {
+        let machines: String = ids.iter().map(|id| format!("- {{id: {id}}}\n")).collect();
+        format!("apiVersion: inventory.cairn.dev/v1\nkind: Inventory\nmachines:\n{machines}")
+    }
+
+    fn ids(state: &InventoryState) -> Option<Vec<String>> {
+        Some(state.inventory.as_ref()?.machines().map(|machine| machine.id.to_string()).collect())
+    }
+
+    async fn next(states: &mut Receiver<Arc<InventoryState>>) -> Arc<InventoryState> {
+        let changed = time::timeout(Duration::from_secs(60), states.changed()).await;
+        changed.expect("a change is noticed").expect("the watch goes on");
+        Arc::clone(&states.borrow_and_update())
+    }
+
+    #[test]
+    fn every_file_is_read_and_every_fault_told() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("a.yaml"), text(&["a", "B"])).expect("a file");
+        fs::write(path("b.yaml"), "apiVersion: v1\nkind: Service\n").expect("a file");
+        let told = load(&[folder.path().to_owned(), path("none.yaml")]).expect_err("faults").to_string();
+        let told = told.replace(&format!("{}/", folder.path().display()), "");
+        assert_eq!(
+            told,
+            "a.yaml:5:8: machines[1].id: \"B\" is not a name: it takes 1 to 253 lower-case letters, digits, '-' and '.', \
+             and starts and ends with a letter or digit\n\
+             b.yaml:1:13: apiVersion: \"v1\" is not right in this file: it takes inventory.cairn.dev/v1\n\
+             b.yaml:2:7: kind: \"Service\" is not right in this file: it takes Inventory\n\
+             none.yaml: does not exist: check the path"
+        );
+        assert!(load(&[]).is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_broken_or_missing_file_leaves_the_last_good_inventory_in_force() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("inventory.yaml");
+        let (out, mut states) = channel(Arc::new(InventoryState::unread()));
+        let watching = tokio::spawn(watch(vec![file.clone()], out));
+
+        let state = next(&mut states).await;
+        assert_eq!((ids(&state), state.faults.len()), (None, 1));
+        fs::write(&file, text(&["a", "b"])).expect("a file");
+        let state = next(&mut states).await;
+        assert_eq!((ids(&state), state.faults.len()), (Some(vec!["a".into(), "b".into()]), 0));
+        for broken in ["", "machines: [", &text(&["a", "a"])] {
+            fs::write(&file, broken).expect("a file");
+            let state = next(&mut states).await;
+            assert_eq!((ids(&state).map(|ids| ids.len()), state.faults.is_empty()), (Some(2), false), "{broken}");
+        }
+        fs::remove_file(&file).expect("the file was there");
+        let state = next(&mut states).await;
+        assert_eq!(ids(&state).map(|ids| ids.len()), Some(2));
+        assert!(state.faults.to_string().ends_with("does not exist: check the path"));
+        fs::write(&file, text(&["c"])).expect("a file");
+        let state = next(&mut states).await;
+        assert_eq!((ids(&state), state.faults.len()), (Some(vec!["c".into()]), 0));
+
+        drop(states);
+        watching.await.expect("the watch ends when nobody listens");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_swap_of_a_mounted_config_map_is_noticed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        for (version, id) in [("..1", "a"), ("..2", "b")] {
+            fs::create_dir(path(version)).expect("a folder");
+            fs::write(path(version).join("inventory.yaml"), text(&[id])).expect("a file");
+        }
+        symlink("..1", path("..data")).expect("a link");
+        symlink("..data/inventory.yaml", path("inventory.yaml")).expect("a link");
+        let (out, mut states) = channel(Arc::new(InventoryState::unread()));
+        let watching = tokio::spawn(watch(vec![folder.path().to_owned()], out));
+
+        assert_eq!(ids(&*next(&mut states).await), Some(vec!["a".into()]));
+        symlink("..2", path("..data_tmp")).expect("a link");
+        fs::rename(path("..data_tmp"), path("..data")).expect("the link was there");
+        assert_eq!(ids(&*next(&mut states).await), Some(vec!["b".into()]));
+
+        drop(states);
+        watching.await.expect("the watch ends when nobody listens");
+    }
 }

@@ -188,3 +188,121 @@ fn keys_agree(machine: &Machine, found_by: MatchKey, node: &NodeIdentity, uuid: 
 fn is_same_host(one: &str, other: &str) -> bool {
     one == other || (short_name(one) == short_name(other) && (!one.contains('.') || !other.contains('.')))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inventory::catalog::tests::inventory;
+
+    const UUID_A: &str = "4c4c4544-0035-3410-8050-c6c04f314733";
+    const UUID_A_SWAPPED: &str = "44454c4c-3500-1034-8050-c6c04f314733";
+    const UUID_B: &str = "11111111-2222-3333-4444-555555555555";
+
+    /// Machine a by UUID and name, b by name, c by host name, the others by their states.
+    fn machines() -> Inventory {
+        inventory(&format!(
+            "machines:
+             - {{id: a, match: {{systemUUID: {UUID_A}, nodeName: na.example.net}}}}
+             - {{id: b, match: {{nodeName: nb}}}}
+             - {{id: c, addresses: [{{type: Hostname, address: nc}}]}}
+             - {{id: u, match: {{systemUUID: {UUID_B}}}}}
+             - {{id: p, state: planned, match: {{nodeName: np}}}}
+             - {{id: m, state: maintenance, match: {{nodeName: nm}}}}
+             - {{id: d, state: decommissioned, match: {{nodeName: nd}}}}
+             - {{id: t1, addresses: [{{type: Hostname, address: nt}}]}}
+             - {{id: t2, addresses: [{{type: Hostname, address: nt.example.net}}]}}
+            "
+        ))
+    }
+
+    fn node(name: &str, provider_id: Option<&str>, system_uuid: Option<&str>) -> NodeIdentity {
+        NodeIdentity {
+            name: name.parse().expect("a node name"),
+            provider_id: provider_id.map(ToOwned::to_owned),
+            system_uuid: system_uuid.map(ToOwned::to_owned),
+        }
+    }
+
+    /// The machine's id, `absent`, or why it is unknown.
+    fn found(node: &NodeIdentity, shared: &SharedKeys) -> String {
+        match machines().find(node, shared) {
+            Finding::Present(machine) => machine.id.to_string(),
+            Finding::Absent => "absent".to_owned(),
+            Finding::Unknown(why) => why.to_string(),
+        }
+    }
+
+    #[test]
+    fn every_key_that_speaks_has_to_say_the_same_machine() {
+        let junk = "00000000-0000-0000-0000-000000000000";
+        let nobody = "no machine of the inventory matches this node by provider ID, system UUID or name";
+        for (node, want) in [
+            (node("nb", None, None), "b"),
+            (node("nb", Some("cairn://b"), None), "b"),
+            (node("nb", Some("cairn://b"), Some("an unreadable UUID")), "b"),
+            (node("anything", Some("cairn://c"), None), "c"),
+            (node("nb", Some("aws:///eu-1/i-1"), None), "its provider ID aws:///eu-1/i-1 is another provider's"),
+            (
+                node("nb", Some("cairn://gone"), None),
+                "its provider ID names machine gone, which the inventory does not have",
+            ),
+            (node("nb", Some("cairn://a"), None), "the provider ID points at machine a, the node name at machine b"),
+            (node("na.example.net", None, Some(UUID_A)), "a"),
+            (node("na", None, Some(UUID_A)), "a"),
+            (node("na", None, Some(&UUID_A.to_uppercase())), "a"),
+            (node("na", None, Some(UUID_A_SWAPPED)), "a"),
+            (node("na", None, Some(junk)), "a"),
+            (node("na", None, None), "a"),
+            (node("anything", None, Some(UUID_B)), "u"),
+            (
+                node("na", Some("cairn://a"), Some("99999999-0000-0000-0000-000000000001")),
+                "the provider ID points at machine a, but the system UUID is 4c4c4544-0035-3410-8050-c6c04f314733 in the inventory and 99999999-0000-0000-0000-000000000001 on the node",
+            ),
+            (
+                node("other", None, Some(UUID_A)),
+                "the system UUID points at machine a, but the node name is na.example.net in the inventory and other on the node",
+            ),
+            (
+                node("na.example.org", None, Some(UUID_A)),
+                "the system UUID points at machine a, but the node name is na.example.net in the inventory and na.example.org on the node",
+            ),
+            (node("nb", None, Some(UUID_A)), "the system UUID points at machine a, the node name at machine b"),
+            (node("nc.example.net", None, None), "c"),
+            (node("nt", None, None), "the host name points at machine t1 as well as at machine t2"),
+            (node("stranger", None, None), nobody),
+            (node("stranger", None, Some(junk)), nobody),
+        ] {
+            assert_eq!(found(&node, &SharedKeys::default()), want, "{node:?}");
+        }
+    }
+
+    #[test]
+    fn the_state_of_the_machine_decides_what_is_said() {
+        for (name, want) in [
+            ("nb", "b"),
+            ("nm", "m"),
+            ("nd", "absent"),
+            ("np", "machine p is planned: set its state to active to take it into service"),
+        ] {
+            assert_eq!(found(&node(name, None, None), &SharedKeys::default()), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_several_nodes_have_says_nothing() {
+        let nodes = [
+            node("one", None, Some(UUID_B)),
+            node("two", None, Some(UUID_B)),
+            node("nc.x.net", None, None),
+            node("nc.y.net", None, None),
+            node("na", None, Some(UUID_A)),
+            node("nb", None, Some(UUID_A_SWAPPED)),
+        ];
+        let shared = SharedKeys::of(&nodes);
+        let nobody = "no machine of the inventory matches this node by provider ID, system UUID or name";
+        let wants = [nobody, nobody, nobody, nobody, "a", "b"];
+        for (node, want) in nodes.iter().zip(wants) {
+            assert_eq!(found(node, &shared), want, "{node:?}");
+        }
+    }
+}

@@ -64,7 +64,7 @@ pub enum Why {
         machine: MachineId,
     },
     /// Two keys of the Node point at different machines.
-    #[error("{one_key} says machine {one}, {other_key} says machine {other}")]
+    #[error("{one_key} points at machine {one}, {other_key} at machine {other}")]
     KeysDisagree {
         /// The stronger key.
         one_key: MatchKey,
@@ -76,7 +76,9 @@ pub enum Why {
         other: MachineId,
     },
     /// The machine found by one key has another value for a second one.
-    #[error("{found_by} says machine {machine}, whose {key} is {expected} in the inventory and {actual} on the node")]
+    #[error(
+        "{found_by} points at machine {machine}, but {key} is {expected} in the inventory and {actual} on the node"
+    )]
     KeyDiffers {
         /// The machine.
         machine: MachineId,
@@ -90,7 +92,7 @@ pub enum Why {
         actual: String,
     },
     /// One key points at several machines.
-    #[error("{key} says both machine {one} and machine {other}")]
+    #[error("{key} points at machine {one} as well as at machine {other}")]
     KeyAmbiguous {
         /// The key.
         key: MatchKey,
