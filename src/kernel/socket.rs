@@ -148,9 +148,13 @@ impl Socket {
     }
 
     /// Takes every event that is already there, without waiting. Returns whether one matters.
+    ///
+    /// After an overrun the kernel queues nothing more until the queue has been empty, and says so
+    /// only once: look at what it holds after this, not before.
     pub(super) fn drain(&mut self, mut matters: impl FnMut(Events<'_>) -> bool) -> Result<bool, NetlinkError> {
         let mut any = false;
-        while let Some(events) = self.events().now_or_never() {
+        // Unconstrained, or the runtime's wish to switch tasks would look like an empty queue.
+        while let Some(events) = tokio::task::unconstrained(self.events()).now_or_never() {
             any |= matters(events?);
         }
         Ok(any)
