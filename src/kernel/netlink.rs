@@ -4,7 +4,6 @@
 //! route it refused. Each leads to the same pass: read what is there (unless nobody but us changed
 //! it), plan, carry out, tell. All three waits are cancel-safe: a watch and a timer keep their
 //! state, and a datagram stays queued until it is read.
-#![expect(clippy::disallowed_methods, reason = "shell: waits and talks to the kernel")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -54,8 +53,7 @@ pub async fn run(mut wanted: watch::Receiver<Wish>, status: watch::Sender<RouteS
         if let Some(wish) = &wish {
             keeper.pass(wish, &status).await?;
         }
-        let wake = wait(&mut wanted, &mut events, &wish, &keeper).await?;
-        match wake {
+        match wait(&mut wanted, &mut events, &wish, &keeper).await? {
             Wake::Ended => return Ok(()),
             Wake::Wish => keeper.retry_in = FIRST_RETRY,
             Wake::Changed => {
@@ -65,9 +63,11 @@ pub async fn run(mut wanted: watch::Receiver<Wish>, status: watch::Sender<RouteS
             Wake::Retry => keeper.retry_in = (keeper.retry_in * 2).min(LAST_RETRY),
         }
         tokio::time::sleep(keeper.pace.wait(now())).await;
-        if events.drain(|events| matters(events, &wish, keeper.requests.port()))? {
-            keeper.present = None;
-        }
+        events.drain(|events| {
+            if matters(events, &wish, keeper.requests.port()) {
+                keeper.present = None;
+            }
+        })?;
     }
 }
 

@@ -1,5 +1,4 @@
 //! One netlink socket: requests with their answers, or the events of multicast groups.
-#![expect(clippy::disallowed_methods, reason = "shell: reads the boot-time clock and talks to the kernel")]
 
 use std::io;
 use std::time::Duration;
@@ -63,6 +62,13 @@ pub enum NetlinkError {
     Listing {
         /// What was asked for.
         what: &'static str,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// The kernel refused a change.
+    #[error("the kernel refused the change")]
+    Refused {
         /// The cause.
         #[source]
         source: io::Error,
@@ -147,17 +153,16 @@ impl Socket {
         tokio::time::timeout(ANSWER_TIMEOUT, self.events()).await.map_err(|_| NetlinkError::Silent)?
     }
 
-    /// Takes every event that is already there, without waiting. Returns whether one matters.
+    /// Takes every event that is already there, without waiting.
     ///
     /// After an overrun the kernel queues nothing more until the queue has been empty, and says so
     /// only once: look at what it holds after this, not before.
-    pub(super) fn drain(&mut self, mut matters: impl FnMut(Events<'_>) -> bool) -> Result<bool, NetlinkError> {
-        let mut any = false;
+    pub(super) fn drain(&mut self, mut see: impl FnMut(Events<'_>)) -> Result<(), NetlinkError> {
         // Unconstrained, or the runtime's wish to switch tasks would look like an empty queue.
         while let Some(events) = tokio::task::unconstrained(self.events()).now_or_never() {
-            any |= matters(events?);
+            see(events?);
         }
-        Ok(any)
+        Ok(())
     }
 
     /// Asks for the list of `what` and reads each item; those `read` has no use for are left out.
