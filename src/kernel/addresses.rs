@@ -1,4 +1,5 @@
 //! The addresses of this node, as a watch: they tell which networks it is on.
+#![expect(clippy::disallowed_methods, reason = "shell: waits and talks to the kernel")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,7 +10,8 @@ use tokio::sync::watch;
 
 use super::messages::{self, Address, GET_ADDRESS, GET_LINK, LINK_AND_ADDRESS_GROUPS};
 use super::pace::Pace;
-use super::socket::{NetlinkError, Socket, now};
+use super::socket::{NetlinkError, Socket};
+use crate::cluster::clock::now;
 use crate::model::LocalAddress;
 
 /// A burst of events (a pod's interface makes several) leads to one look.

@@ -4,6 +4,7 @@
 //! route it refused. Each leads to the same pass: read what is there (unless nobody but us changed
 //! it), plan, carry out, tell. All three waits are cancel-safe: a watch and a timer keep their
 //! state, and a datagram stays queued until it is read.
+#![expect(clippy::disallowed_methods, reason = "shell: waits and talks to the kernel")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,8 +18,9 @@ use tracing::{info, warn};
 use super::messages::{self, Event, GET_ROUTE, LINK_AND_ADDRESS_GROUPS, ROUTE_GROUPS};
 use super::pace::Pace;
 use super::plan::{self, KernelRoute, RouteChange, RouteFailure, RouteStatus};
-use super::socket::{Events, NetlinkError, Socket, now};
+use super::socket::{Events, NetlinkError, Socket};
 use super::wire;
+use crate::cluster::clock::now;
 use crate::model::{Family, FibRoute, Moment, Prefix};
 
 /// Every route that should be there, or `None` while that is not known.

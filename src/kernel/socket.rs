@@ -8,11 +8,9 @@ use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST};
 use netlink_sys::{AsyncSocket, AsyncSocketExt, SocketAddr, TokioSocket};
 use rustix::io::Errno;
 use rustix::net::sockopt;
-use rustix::time::{ClockId, clock_gettime};
 use thiserror::Error;
 
 use super::wire::{self, Answer};
-use crate::model::Moment;
 
 /// The kernel answers at once or is in trouble.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -258,12 +256,4 @@ enum Listing {
     Consistent,
     /// Others changed something while it was read.
     Overtaken,
-}
-
-/// The time since boot.
-pub(super) fn now() -> Moment {
-    let time = clock_gettime(ClockId::Boottime);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
-    let nanos = u32::try_from(time.tv_nsec).unwrap_or_default();
-    Moment::since_boot(Duration::new(seconds, nanos))
 }

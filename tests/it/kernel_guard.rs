@@ -1,4 +1,5 @@
 //! The guard table in a real kernel, read back by `nft` and tried with packets.
+#![expect(clippy::disallowed_methods, reason = "shell: the tests own the tasks they start")]
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpListener};

@@ -1,4 +1,5 @@
 //! Routes in a real kernel.
+#![expect(clippy::disallowed_methods, reason = "shell: the tests own the tasks they start")]
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;

@@ -6,6 +6,7 @@
 //!
 //! Invariants: only the table `inet cairn` is written, in transactions; it stays when the agent
 //! ends; what is not known ([`None`]) changes nothing.
+#![expect(clippy::disallowed_methods, reason = "shell: waits and talks to the kernel")]
 
 mod codec;
 mod rules;
@@ -19,8 +20,9 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::pace::Pace;
-use super::socket::{Events, NetlinkError, Socket, now};
+use super::socket::{Events, NetlinkError, Socket};
 use super::wire::{self, Answer};
+use crate::cluster::clock::now;
 use crate::model::{Guarded, Moment};
 use codec::{Batch, Request};
 
