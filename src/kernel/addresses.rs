@@ -10,7 +10,8 @@ use tokio::sync::watch;
 
 use super::messages::{self, Address, GET_ADDRESS, GET_LINK, LINK_AND_ADDRESS_GROUPS};
 use super::pace::Pace;
-use super::socket::{NetlinkError, Socket, now};
+use super::socket::{NetlinkError, Socket};
+use crate::cluster::clock::now;
 use crate::model::LocalAddress;
 
 /// A burst of events (a pod's interface makes several) leads to one look.
@@ -44,7 +45,7 @@ pub async fn watch_addresses(out: watch::Sender<Option<Arc<Vec<LocalAddress>>>>)
             event = events.events() => { event?; }
         }
         tokio::time::sleep(pace.wait(now())).await;
-        events.drain(|_| true)?;
+        events.drain(|_| ())?;
     }
 }
 

@@ -18,8 +18,9 @@ use tracing::{info, warn};
 use super::messages::{self, Event, GET_ROUTE, LINK_AND_ADDRESS_GROUPS, ROUTE_GROUPS};
 use super::pace::Pace;
 use super::plan::{self, KernelRoute, RouteChange, RouteFailure, RouteStatus};
-use super::socket::{Events, NetlinkError, Socket, now};
+use super::socket::{Events, NetlinkError, Socket};
 use super::wire;
+use crate::cluster::clock::now;
 use crate::model::{Family, FibRoute, Moment, Prefix};
 
 /// Every route that should be there, or `None` while that is not known.
@@ -54,8 +55,7 @@ pub async fn run(mut wanted: watch::Receiver<Wish>, status: watch::Sender<RouteS
         if let Some(wish) = &wish {
             keeper.pass(wish, &status).await?;
         }
-        let wake = wait(&mut wanted, &mut events, &wish, &keeper).await?;
-        match wake {
+        match wait(&mut wanted, &mut events, &wish, &keeper).await? {
             Wake::Ended => return Ok(()),
             Wake::Wish => keeper.retry_in = FIRST_RETRY,
             Wake::Changed => {
@@ -65,9 +65,11 @@ pub async fn run(mut wanted: watch::Receiver<Wish>, status: watch::Sender<RouteS
             Wake::Retry => keeper.retry_in = (keeper.retry_in * 2).min(LAST_RETRY),
         }
         tokio::time::sleep(keeper.pace.wait(now())).await;
-        if events.drain(|events| matters(events, &wish, keeper.requests.port()))? {
-            keeper.present = None;
-        }
+        events.drain(|events| {
+            if matters(events, &wish, keeper.requests.port()) {
+                keeper.present = None;
+            }
+        })?;
     }
 }
 

@@ -1,5 +1,4 @@
 //! One netlink socket: requests with their answers, or the events of multicast groups.
-#![expect(clippy::disallowed_methods, reason = "shell: reads the boot-time clock and talks to the kernel")]
 
 use std::io;
 use std::time::Duration;
@@ -9,11 +8,9 @@ use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST};
 use netlink_sys::{AsyncSocket, AsyncSocketExt, SocketAddr, TokioSocket};
 use rustix::io::Errno;
 use rustix::net::sockopt;
-use rustix::time::{ClockId, clock_gettime};
 use thiserror::Error;
 
 use super::wire::{self, Answer};
-use crate::model::Moment;
 
 /// The kernel answers at once or is in trouble.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -63,6 +60,13 @@ pub enum NetlinkError {
     Listing {
         /// What was asked for.
         what: &'static str,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// The kernel refused a change.
+    #[error("the kernel refused the change")]
+    Refused {
         /// The cause.
         #[source]
         source: io::Error,
@@ -147,13 +151,16 @@ impl Socket {
         tokio::time::timeout(ANSWER_TIMEOUT, self.events()).await.map_err(|_| NetlinkError::Silent)?
     }
 
-    /// Takes every event that is already there, without waiting. Returns whether one matters.
-    pub(super) fn drain(&mut self, mut matters: impl FnMut(Events<'_>) -> bool) -> Result<bool, NetlinkError> {
-        let mut any = false;
-        while let Some(events) = self.events().now_or_never() {
-            any |= matters(events?);
+    /// Takes every event that is already there, without waiting.
+    ///
+    /// After an overrun the kernel queues nothing more until the queue has been empty, and says so
+    /// only once: look at what it holds after this, not before.
+    pub(super) fn drain(&mut self, mut see: impl FnMut(Events<'_>)) -> Result<(), NetlinkError> {
+        // Unconstrained, or the runtime's wish to switch tasks would look like an empty queue.
+        while let Some(events) = tokio::task::unconstrained(self.events()).now_or_never() {
+            see(events?);
         }
-        Ok(any)
+        Ok(())
     }
 
     /// Asks for the list of `what` and reads each item; those `read` has no use for are left out.
@@ -249,12 +256,4 @@ enum Listing {
     Consistent,
     /// Others changed something while it was read.
     Overtaken,
-}
-
-/// The time since boot.
-pub(super) fn now() -> Moment {
-    let time = clock_gettime(ClockId::Boottime);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
-    let nanos = u32::try_from(time.tv_nsec).unwrap_or_default();
-    Moment::since_boot(Duration::new(seconds, nanos))
 }

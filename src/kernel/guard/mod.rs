@@ -20,8 +20,9 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::pace::Pace;
-use super::socket::{Events, NetlinkError, Socket, now};
+use super::socket::{Events, NetlinkError, Socket};
 use super::wire::{self, Answer};
+use crate::cluster::clock::now;
 use crate::model::{Guarded, Moment};
 use codec::{Batch, Request};
 
@@ -90,8 +91,7 @@ pub async fn run(
     mut guarded: watch::Receiver<Option<Arc<Guarded>>>,
     status: watch::Sender<GuardStatus>,
 ) -> Result<(), NetlinkError> {
-    let Some((mut events, requests)) = open(&mut guarded, &status).await? else { return Ok(()) };
-    let mut guard = Guard::new(requests);
+    let Some(mut guard) = open(&mut guarded, &status).await? else { return Ok(()) };
     let mut pace = Pace::new(SHORTEST_GAP, LONGEST_GAP);
     let mut wish: Option<Arc<Guarded>> = None;
     loop {
@@ -100,15 +100,13 @@ pub async fn run(
         if let Some(wish) = &wish {
             guard.follow(wish, &status).await?;
         }
-        match guard.wait(&mut guarded, &mut events).await? {
+        match guard.wait(&mut guarded).await? {
             Wake::Ended => return Ok(()),
             Wake::Wish => guard.retry_in = FIRST_RETRY,
             Wake::Retry => guard.retry_in = (guard.retry_in * 2).min(LAST_RETRY),
-            Wake::Touched => {
+            Wake::Noticed => {
                 tokio::time::sleep(pace.wait(now())).await;
-                let own_port = guard.requests.port();
-                events.drain(|events| touches(&events, own_port))?;
-                guard.touched();
+                guard.drain()?;
                 pace.worked(now());
             }
         }
@@ -120,10 +118,10 @@ pub async fn run(
 /// # Errors
 /// When the kernel cannot be asked or refuses.
 pub async fn remove() -> Result<(), NetlinkError> {
-    let mut requests = Socket::open(NETLINK_NETFILTER, &[])?;
-    match carry_out(&mut requests, &rules::remove()).await? {
+    let mut guard = Guard::new(Socket::open(NETLINK_NETFILTER, &[])?, Socket::open(NETLINK_NETFILTER, &[])?);
+    match guard.carry_out(&rules::remove()).await? {
         None => Ok(()),
-        Some(errno) => Err(NetlinkError::Send { source: std::io::Error::from_raw_os_error(errno) }),
+        Some(errno) => Err(NetlinkError::Refused { source: std::io::Error::from_raw_os_error(errno) }),
     }
 }
 
@@ -132,13 +130,13 @@ pub async fn remove() -> Result<(), NetlinkError> {
 async fn open(
     guarded: &mut watch::Receiver<Option<Arc<Guarded>>>,
     status: &watch::Sender<GuardStatus>,
-) -> Result<Option<(Socket, Socket)>, NetlinkError> {
+) -> Result<Option<Guard>, NetlinkError> {
     let mut pause = FIRST_RETRY;
     loop {
         let both = Socket::open(NETLINK_NETFILTER, &[codec::GROUP])
             .and_then(|events| Ok((events, Socket::open(NETLINK_NETFILTER, &[])?)));
         match both {
-            Ok(both) => return Ok(Some(both)),
+            Ok((events, requests)) => return Ok(Some(Guard::new(events, requests))),
             Err(NetlinkError::Open { source }) => {
                 let state = state_of(source.raw_os_error().unwrap_or_default());
                 tell(status, GuardStatus { state, restored_total: 0 });
@@ -155,16 +153,29 @@ async fn open(
 
 enum Wake {
     Wish,
-    Touched,
+    Noticed,
     Retry,
     Ended,
 }
 
+/// What events say about our table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Notice {
+    Nothing,
+    /// Events were lost; it may be as we made it, or not.
+    Lost,
+    /// Somebody else changed it.
+    Touched,
+}
+
 struct Guard {
+    events: Socket,
     requests: Socket,
     /// What the table holds; `None` when it must be made anew.
     inside: Option<Arc<Guarded>>,
-    /// Others touched the table since we last made it.
+    /// The table may no longer be what `inside` says.
+    is_stale: bool,
+    /// Others changed the table since we last made it.
     is_touched: bool,
     status: GuardStatus,
     retry_in: Duration,
@@ -172,23 +183,32 @@ struct Guard {
 }
 
 impl Guard {
-    fn new(requests: Socket) -> Self {
-        let status = GuardStatus::default();
-        Self { requests, inside: None, is_touched: false, status, retry_in: FIRST_RETRY, told: None }
+    fn new(events: Socket, requests: Socket) -> Self {
+        Self {
+            events,
+            requests,
+            inside: None,
+            is_stale: false,
+            is_touched: false,
+            status: GuardStatus::default(),
+            retry_in: FIRST_RETRY,
+            told: None,
+        }
     }
 
     /// Makes the table hold what is wished: by its differences, or anew.
     async fn follow(&mut self, wish: &Arc<Guarded>, status: &watch::Sender<GuardStatus>) -> Result<(), NetlinkError> {
-        let is_followed = match self.inside.take() {
-            Some(inside) => carry_out(&mut self.requests, &rules::update(&inside, wish)).await?.is_none(),
+        let is_stale = std::mem::take(&mut self.is_stale);
+        let is_followed = match self.inside.take().filter(|_| !is_stale) {
+            Some(inside) => self.carry_out(&rules::update(&inside, wish)).await?.is_none(),
             None => false,
         };
         // A refused update means that the table is not what we think: make it anew.
-        let refusal = if is_followed { None } else { carry_out(&mut self.requests, &rules::create(wish)).await? };
+        let refusal = if is_followed { None } else { self.carry_out(&rules::create(wish)).await? };
         let state = refusal.map_or(GuardState::Standing, state_of);
         if state == GuardState::Standing {
             self.inside = Some(wish.clone());
-            self.restored();
+            self.count_restored();
         }
         if state != self.status.state {
             match state.refusal() {
@@ -202,32 +222,38 @@ impl Guard {
     }
 
     /// Waits for a reason to look at the table again. Cancel-safe: see [`Socket::events`].
-    async fn wait(
-        &self,
-        guarded: &mut watch::Receiver<Option<Arc<Guarded>>>,
-        events: &mut Socket,
-    ) -> Result<Wake, NetlinkError> {
+    async fn wait(&mut self, guarded: &mut watch::Receiver<Option<Arc<Guarded>>>) -> Result<Wake, NetlinkError> {
         let is_refused = self.status.state.refusal().is_some();
         let retry = tokio::time::sleep(self.retry_in);
         tokio::pin!(retry);
-        loop {
+        while !self.is_stale {
             tokio::select! {
                 changed = guarded.changed() => return Ok(if changed.is_ok() { Wake::Wish } else { Wake::Ended }),
-                events = events.events() => {
-                    if touches(&events?, self.requests.port()) {
-                        return Ok(Wake::Touched);
-                    }
+                events = self.events.events() => {
+                    let notice = notice(&events?, self.requests.port());
+                    self.take(notice);
                 }
                 () = &mut retry, if is_refused => return Ok(Wake::Retry),
             }
         }
+        Ok(Wake::Noticed)
     }
 
-    fn touched(&mut self) {
-        self.is_touched |= self.inside.take().is_some();
+    /// Takes note of all that others did so far.
+    fn drain(&mut self) -> Result<(), NetlinkError> {
+        let own_port = self.requests.port();
+        let mut worst = Notice::Nothing;
+        self.events.drain(|events| worst = worst.max(notice(&events, own_port)))?;
+        self.take(worst);
+        Ok(())
     }
 
-    fn restored(&mut self) {
+    fn take(&mut self, notice: Notice) {
+        self.is_stale |= notice != Notice::Nothing;
+        self.is_touched |= notice == Notice::Touched && self.status.state == GuardState::Standing;
+    }
+
+    fn count_restored(&mut self) {
         if !std::mem::take(&mut self.is_touched) {
             return;
         }
@@ -238,26 +264,28 @@ impl Guard {
             self.told = Some(now);
         }
     }
-}
 
-/// Whether somebody else did something to our table, or may have.
-fn touches(events: &Events<'_>, own_port: u32) -> bool {
-    let Events::Datagram(datagram) = events else { return true };
-    wire::messages(datagram).any(|message| {
-        message.port != own_port && codec::table_of(message.kind, message.payload).as_deref() == Some(rules::TABLE)
-    })
-}
-
-/// Sends requests in batches; the error number of the first that is refused.
-async fn carry_out(socket: &mut Socket, requests: &[Request]) -> Result<Option<i32>, NetlinkError> {
-    let first = socket.sequences(codec::sequences(requests));
-    for batch in codec::batches(requests, first) {
-        socket.send(&batch.bytes).await?;
-        if let Some(errno) = outcome(socket, &batch).await? {
-            return Ok(Some(errno));
+    /// Sends requests in batches; the error number of the first that is refused.
+    async fn carry_out(&mut self, requests: &[Request]) -> Result<Option<i32>, NetlinkError> {
+        let first = self.requests.sequences(codec::sequences(requests));
+        for batch in codec::batches(requests, first) {
+            self.requests.send(&batch.bytes).await?;
+            if let Some(errno) = outcome(&mut self.requests, &batch).await? {
+                return Ok(Some(errno));
+            }
+            // Our own changes are events too: thousands must not push those of others out.
+            self.drain()?;
         }
+        Ok(None)
     }
-    Ok(None)
+}
+
+fn notice(events: &Events<'_>, own_port: u32) -> Notice {
+    let Events::Datagram(datagram) = events else { return Notice::Lost };
+    let is_touched = wire::messages(datagram).any(|message| {
+        message.port != own_port && codec::table_of(message.kind, message.payload).as_deref() == Some(rules::TABLE)
+    });
+    if is_touched { Notice::Touched } else { Notice::Nothing }
 }
 
 async fn outcome(socket: &mut Socket, batch: &Batch) -> Result<Option<i32>, NetlinkError> {

@@ -4,32 +4,34 @@
 //! table inet cairn {
 //!   set announced4 { type ipv4_addr; }                                 and announced6
 //!   set served4 { type ipv4_addr . inet_proto . inet_service; }        and served6
-//!   chain forward { type filter hook forward priority 10;
-//!     ip daddr @announced4 jump refuse                                 and IPv6
-//!   }
-//!   chain input { type filter hook input priority 10;
+//!   chain prerouting { type filter hook prerouting priority 10;
 //!     iiftype loopback accept
 //!     ip daddr . meta l4proto . th dport @served4 accept               and IPv6
 //!     ip daddr @announced4 jump refuse                                 and IPv6
 //!   }
+//!   chain forward { type filter hook forward priority 10;
+//!     ip daddr @announced4 ct state invalid,new drop                   and IPv6
+//!   }
 //!   chain refuse {
 //!     ct state invalid drop
-//!     ct state new ip daddr . meta l4proto . th dport @served4 drop    and IPv6
 //!     ct state new meta l4proto tcp limit rate 100/second counter reject with tcp reset
+//!     ct state new meta l4proto tcp drop
 //!     ct state new limit rate 100/second counter reject (port unreachable)
 //!     ct state new drop
 //!   }
 //! }
 //! ```
 //!
-//! - Priority 10 is after kube-proxy (-110 with nftables, 0 with iptables): what it translates no
-//!   longer carries an announced address, and what it drops never comes here.
+//! - kube-proxy translates before us, at -100: what it takes no longer carries an announced address.
+//! - A served port is left alone in `prerouting`: kube-proxy may yet drop it (`externalTrafficPolicy:
+//!   Local`, source ranges), refuse it (no endpoints) or take it in the input hook (IPVS). What is
+//!   still unchanged in `forward` means that kube-proxy is behind, or would go back to the router.
+//!   It is dropped there, after kube-proxy (-110 with nftables, 0 with iptables): the client tries
+//!   again, while a refusal would be final.
+//! - Refused is in `prerouting`, not in `forward`: before that the kernel sends an ICMP redirect to
+//!   where the packet came from, and its rate limit for each host then swallows our answer.
 //! - `invalid` is dropped, not refused: a reset in answer to a segment out of the window kills a
 //!   living connection.
-//! - A served port that still comes by in `forward` only means that kube-proxy is behind. The client
-//!   tries again; a refusal would be final.
-//! - In `input` a served port is left alone: IPVS takes its packets there, after us (priority 98),
-//!   of addresses on kube-ipvs0.
 //! - What exceeds the limit is dropped: forwarded it would go back and forth to the router.
 
 use std::collections::BTreeSet;
@@ -45,7 +47,7 @@ pub(super) const TABLE: &str = "cairn";
 const ELEMENTS: usize = 1000;
 
 const PRIORITY: i32 = 10;
-const HOOK_INPUT: u32 = 1;
+const HOOK_PREROUTING: u32 = 0;
 const HOOK_FORWARD: u32 = 2;
 
 const REFUSALS_PER_SECOND: u64 = 100;
@@ -61,11 +63,11 @@ pub(super) fn create(guarded: &Guarded) -> Vec<Request> {
     let mut requests = vec![table(Verb::NewTable), table(Verb::DeleteTable), table(Verb::NewTable)];
     requests.extend(Set::ALL.iter().enumerate().map(|(id, set)| set.create(id as u32 + 1)));
     requests.push(chain(REFUSE, None));
+    requests.push(chain("prerouting", Some(HOOK_PREROUTING)));
     requests.push(chain("forward", Some(HOOK_FORWARD)));
-    requests.push(chain("input", Some(HOOK_INPUT)));
     requests.extend(refuse_rules().iter().map(|rule| rule_in(REFUSE, rule)));
-    requests.extend(input_rules().iter().map(|rule| rule_in("input", rule)));
-    requests.extend(announced_rules().iter().map(|rule| rule_in("forward", rule)));
+    requests.extend(prerouting_rules().iter().map(|rule| rule_in("prerouting", rule)));
+    requests.extend(forward_rules().iter().map(|rule| rule_in("forward", rule)));
     requests.extend(update(&Guarded::default(), guarded));
     requests
 }
@@ -157,7 +159,7 @@ fn elements<T: Ord>(
     key: impl Fn(&T) -> Vec<u8>,
 ) -> Vec<Request> {
     let mut requests = Vec::new();
-    for family in [Family::V4, Family::V6] {
+    for family in FAMILIES {
         let these: Vec<&T> = all.iter().filter(|element| Family::of(address(element)) == family).collect();
         for some in these.chunks(ELEMENTS) {
             let list = some.iter().map(|element| Attributes::default().nested(1, value(&key(element))));
@@ -192,52 +194,54 @@ fn rule_in(chain: &str, rule: &Rule) -> Request {
     Request { verb: Verb::NewRule, attributes: named_in_table().text(2, chain).list(4, expressions) }
 }
 
-fn announced_rules() -> Vec<Rule> {
-    [Family::V4, Family::V6]
-        .map(|family| {
-            let mut rule = is_family(family);
-            rule.extend([destination(family), Expression::IsIn(Set::Announced(family).name())]);
-            rule.push(Expression::Verdict(Verdict::Jump(REFUSE)));
-            rule
-        })
-        .into()
-}
-
-fn input_rules() -> Vec<Rule> {
+fn prerouting_rules() -> Vec<Rule> {
     /// `ARPHRD_LOOPBACK`.
     const LOOPBACK: [u8; 2] = 772u16.to_ne_bytes();
     let accept = Expression::Verdict(Verdict::Accept);
-    let mut rules =
-        vec![vec![Expression::Load { field: Field::InterfaceKind, word: 0 }, Expression::Equals(&LOOPBACK), accept]];
-    for family in [Family::V4, Family::V6] {
-        rules.push([is_family(family), is_served(family), vec![accept]].concat());
-    }
-    rules.extend(announced_rules());
+    let is_from_here = vec![Expression::Load { field: Field::InterfaceKind, word: 0 }, Expression::Equals(&LOOPBACK)];
+    let mut rules = vec![[is_from_here, vec![accept]].concat()];
+    rules.extend(FAMILIES.map(|family| [is_family(family), is_served(family), vec![accept]].concat()));
+    let refuse = Expression::Verdict(Verdict::Jump(REFUSE));
+    rules.extend(FAMILIES.map(|family| [is_announced(family), vec![refuse]].concat()));
     rules
 }
 
+fn forward_rules() -> Vec<Rule> {
+    FAMILIES.map(|family| [is_announced(family), is_state(INVALID | NEW), vec![DROP]].concat()).into()
+}
+
 fn refuse_rules() -> Vec<Rule> {
-    /// `NF_CT_STATE_INVALID_BIT`, and the bit of `IP_CT_NEW`.
-    const INVALID: u32 = 1;
-    const NEW: u32 = 8;
     const TCP: [u8; 1] = [6];
-    let drop = Expression::Verdict(Verdict::Drop);
-    let state = |bits| vec![Expression::Load { field: Field::ConnectionState, word: 0 }, Expression::HasBits(bits)];
     let limited = |refusal| {
         let limit = Expression::PerSecond { rate: REFUSALS_PER_SECOND, burst: REFUSAL_BURST };
         vec![limit, Expression::Count, Expression::Refuse(refusal)]
     };
     let is_tcp = vec![Expression::Load { field: Field::Protocol, word: 0 }, Expression::Equals(&TCP)];
     vec![
-        [state(INVALID), vec![drop]].concat(),
-        [is_family(Family::V4), state(NEW), is_served(Family::V4), vec![drop]].concat(),
-        [is_family(Family::V6), state(NEW), is_served(Family::V6), vec![drop]].concat(),
-        [state(NEW), is_tcp.clone(), limited(Refusal::TcpReset)].concat(),
+        [is_state(INVALID), vec![DROP]].concat(),
+        [is_state(NEW), is_tcp.clone(), limited(Refusal::TcpReset)].concat(),
         // A reset over the limit is no reason to send the other answer.
-        [state(NEW), is_tcp, vec![drop]].concat(),
-        [state(NEW), limited(Refusal::PortUnreachable)].concat(),
-        [state(NEW), vec![drop]].concat(),
+        [is_state(NEW), is_tcp, vec![DROP]].concat(),
+        [is_state(NEW), limited(Refusal::PortUnreachable)].concat(),
+        [is_state(NEW), vec![DROP]].concat(),
     ]
+}
+
+/// `NF_CT_STATE_INVALID_BIT`.
+const INVALID: u32 = 1;
+/// The bit of `IP_CT_NEW`.
+const NEW: u32 = 8;
+
+const DROP: Expression<'static> = Expression::Verdict(Verdict::Drop);
+
+const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
+
+fn is_state(bits: u32) -> Rule {
+    vec![Expression::Load { field: Field::ConnectionState, word: 0 }, Expression::HasBits(bits)]
+}
+
+fn is_announced(family: Family) -> Rule {
+    [is_family(family), vec![destination(family), Expression::IsIn(Set::Announced(family).name())]].concat()
 }
 
 fn is_family(family: Family) -> Rule {
