@@ -25,7 +25,8 @@ pub(super) struct AdjRibOut {
     local_asn: Asn,
     next_hops: NextHops,
     is_complete: bool,
-    sent: BTreeSet<Prefix>,
+    /// What the peer has, and by which next hop.
+    sent: BTreeMap<Prefix, IpAddr>,
     to_withdraw: BTreeSet<Prefix>,
     to_announce: BTreeSet<Prefix>,
     /// The families whose End-of-RIB the peer has.
@@ -51,7 +52,7 @@ impl AdjRibOut {
             local_asn,
             next_hops: NextHops::default(),
             is_complete: false,
-            sent: BTreeSet::new(),
+            sent: BTreeMap::new(),
             to_withdraw: BTreeSet::new(),
             to_announce: BTreeSet::new(),
             ended: Families::default(),
@@ -61,8 +62,6 @@ impl AdjRibOut {
 
     /// Takes the whole wish: what is announced with which next hops, and whether that is all.
     pub(super) fn want(&mut self, adverts: &BTreeSet<Advert>, next_hops: NextHops, is_complete: bool) {
-        let is_current = |family| next_hop(family, self.next_hops) == next_hop(family, next_hops);
-        let (v4_is_current, v6_is_current) = (is_current(Family::V4), is_current(Family::V6));
         self.next_hops = next_hops;
         self.is_complete = is_complete;
         self.withheld.clear();
@@ -75,20 +74,22 @@ impl AdjRibOut {
                 }
             }
         }
-        // A refresh or a former change of next hop that is not through yet stays to be sent.
-        let mut again = std::mem::take(&mut self.to_announce);
-        again.extend(self.sent.iter().filter(|prefix| match prefix.family() {
-            Family::V4 => !v4_is_current,
-            Family::V6 => !v6_is_current,
-        }));
-        self.to_announce = wanted.difference(&self.sent).chain(again.intersection(&wanted)).copied().collect();
-        self.to_withdraw = if is_complete { self.sent.difference(&wanted).copied().collect() } else { BTreeSet::new() };
+        // What is still to be sent again stays so, if it is still wished.
+        let again = std::mem::take(&mut self.to_announce);
+        let is_due =
+            |prefix: &Prefix| again.contains(prefix) || self.sent.get(prefix) != self.next_hop(prefix).as_ref();
+        self.to_announce = wanted.iter().filter(|prefix| is_due(prefix)).copied().collect();
+        let is_gone = |prefix: &Prefix| is_complete && !wanted.contains(prefix);
+        self.to_withdraw = self.sent.keys().filter(|prefix| is_gone(prefix)).copied().collect();
     }
 
     /// Sends all routes of a family again (RFC 2918 §4).
     pub(super) fn resend(&mut self, family: Family) {
-        let again = self.sent.iter().filter(|prefix| prefix.family() == family);
-        self.to_announce.extend(again.filter(|prefix| !self.to_withdraw.contains(prefix)));
+        // Routes that outlived their next hop, in an incomplete wish, cannot be said again.
+        if self.next_hop_of(family).is_some() {
+            let again = self.sent.keys().filter(|prefix| prefix.family() == family);
+            self.to_announce.extend(again.filter(|prefix| !self.to_withdraw.contains(prefix)));
+        }
     }
 
     /// Appends the next message there is to send; `false` when there is none.
@@ -105,7 +106,8 @@ impl AdjRibOut {
             let count = pack::announce(&self.attributes(), &self.context, family, &batch, out);
             for prefix in &batch[..count] {
                 self.to_announce.remove(prefix);
-                self.sent.insert(*prefix);
+                let next_hop = self.next_hop(prefix).expect("nothing is announced without a next hop");
+                self.sent.insert(*prefix, next_hop);
             }
             return count > 0;
         }
@@ -122,10 +124,21 @@ impl AdjRibOut {
         &self.withheld
     }
 
+    fn next_hop(&self, prefix: &Prefix) -> Option<IpAddr> {
+        self.next_hop_of(prefix.family())
+    }
+
+    fn next_hop_of(&self, family: Family) -> Option<IpAddr> {
+        match family {
+            Family::V4 => self.next_hops.v4.map(IpAddr::V4),
+            Family::V6 => self.next_hops.v6.map(IpAddr::V6),
+        }
+    }
+
     fn obstacle(&self, family: Family) -> Option<Withheld> {
         if !self.context.families.contains(family) {
             Some(Withheld::FamilyNotNegotiated(family))
-        } else if next_hop(family, self.next_hops).is_none() {
+        } else if self.next_hop_of(family).is_none() {
             Some(Withheld::NoNextHop(family))
         } else {
             None
@@ -160,13 +173,6 @@ impl AdjRibOut {
             med: None,
             local_pref,
         }
-    }
-}
-
-fn next_hop(family: Family, next_hops: NextHops) -> Option<IpAddr> {
-    match family {
-        Family::V4 => next_hops.v4.map(IpAddr::V4),
-        Family::V6 => next_hops.v6.map(IpAddr::V6),
     }
 }
 

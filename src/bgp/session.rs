@@ -316,7 +316,12 @@ impl Session {
         }
         self.logged.retain(|logged| !logged.is_like(&error));
         self.logged.push(error.clone());
-        self.last_error = Some(error);
+        // A router that refused our OPEN often hangs up on the next attempts; the reason it gave stays.
+        let is_echo =
+            error == PeerError::ClosedBeforeOpen && self.last_error.as_ref().is_some_and(PeerError::is_refusal);
+        if !is_echo {
+            self.last_error = Some(error);
+        }
     }
 
     fn note_faults(&self, message: &Message) {

@@ -91,3 +91,6 @@ impl Speaker {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,6 +8,9 @@ use crate::model::{Family, Moment, PeerName};
 
 use super::codec::Notification;
 
+/// The error code of everything that is wrong with an OPEN (RFC 4271 §4.5).
+const OPEN_ERROR: u8 = 2;
+
 /// The state of every session; equal as long as nothing that matters changed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SpeakerStatus {
@@ -103,6 +106,14 @@ impl PeerError {
             _ => self == other,
         }
     }
+
+    /// Whether one side refused the other's OPEN.
+    pub(super) fn is_refusal(&self) -> bool {
+        match self {
+            Self::Received(notification) | Self::Sent(notification) => notification.reason.codes().0 == OPEN_ERROR,
+            _ => false,
+        }
+    }
 }
 
 /// Why there is no TCP connection.
@@ -144,9 +155,10 @@ impl fmt::Display for PeerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::CannotConnect(error) => error.fmt(f),
-            Self::ClosedBeforeOpen => {
-                f.write_str("the peer closed the connection at once: it may not know this node's address as a neighbor")
-            }
+            Self::ClosedBeforeOpen => f.write_str(
+                "the peer closed the connection at once: it may not know this node's address as a neighbor, \
+                     or wait after an error",
+            ),
             Self::Closed => f.write_str("the peer closed the connection without a NOTIFICATION"),
             Self::Received(notification) => write!(f, "the peer ended the session: {notification}"),
             Self::Sent(notification) => write!(f, "ended the session with the peer: {notification}"),

@@ -13,9 +13,9 @@ mod nlri;
 mod notification;
 mod open;
 pub mod pack;
-mod update;
 #[cfg(test)]
-mod wire_tests;
+mod tests;
+mod update;
 
 use crate::model::Family;
 

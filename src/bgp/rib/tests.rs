@@ -1,1 +1,239 @@
+use proptest::prelude::*;
+
+use super::super::codec::{HEADER_LENGTH, MAXIMUM_LENGTH, Message, Update, frame_length};
 use super::*;
+
+const BOTH: Families = Families { v4: true, v6: true };
+
+fn context(families: Families) -> Context {
+    Context { four_octet_as: true, peering: Peering::External, families }
+}
+
+fn rib(families: Families) -> AdjRibOut {
+    AdjRibOut::new(context(families), 4_200_000_001.try_into().unwrap())
+}
+
+fn adverts(texts: &[&str]) -> BTreeSet<Advert> {
+    texts.iter().map(|text| Advert { prefix: text.parse().unwrap() }).collect()
+}
+
+fn hops() -> NextHops {
+    NextHops { v4: Some([10, 99, 0, 1].into()), v6: Some("fd99::1".parse().unwrap()) }
+}
+
+/// Everything there is to send, as the peer reads it.
+fn drain(rib: &mut AdjRibOut) -> Vec<Update> {
+    let mut out = Vec::new();
+    while rib.next_message(&mut out) {}
+    let mut updates = Vec::new();
+    let mut rest = out.as_slice();
+    while !rest.is_empty() {
+        let length = frame_length(rest).unwrap().expect("a whole message");
+        assert!((HEADER_LENGTH..=MAXIMUM_LENGTH).contains(&length));
+        match Message::decode(&rest[..length], &rib.context).unwrap() {
+            Message::Update(update) => updates.push(update),
+            other => panic!("not an UPDATE: {other:?}"),
+        }
+        rest = &rest[length..];
+    }
+    updates
+}
+
+/// The updates as one line: `-` withdrawn, `+` announced, `.` End-of-RIB.
+fn story(updates: &[Update]) -> String {
+    let words = updates.iter().flat_map(|update| {
+        assert_eq!(update.faults, vec![]);
+        let gone = update.withdrawn.iter().map(|prefix| format!("-{prefix}"));
+        let come = update.announced.iter().map(|prefix| format!("+{prefix}"));
+        gone.chain(come).chain(update.end_of_rib.map(|family| format!(".{family}"))).collect::<Vec<_>>()
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn announces_what_is_wished_and_then_ends_the_rib() {
+    let mut rib = rib(BOTH);
+    rib.want(&adverts(&["10.60.0.1/32", "fd60::1/128"]), hops(), true);
+    assert_eq!(story(&drain(&mut rib)), "+10.60.0.1/32 +fd60::1/128 .IPv4 .IPv6");
+    assert_eq!(rib.advertised(), 2);
+    rib.want(&adverts(&["10.60.0.1/32", "fd60::1/128"]), hops(), true);
+    assert_eq!(story(&drain(&mut rib)), "", "nothing changed, nothing is said");
+}
+
+#[test]
+fn withdraws_before_it_announces() {
+    let mut rib = rib(BOTH);
+    rib.want(&adverts(&["10.60.0.1/32", "fd60::1/128"]), hops(), true);
+    drain(&mut rib);
+    rib.want(&adverts(&["10.60.0.2/32"]), hops(), true);
+    assert_eq!(story(&drain(&mut rib)), "-10.60.0.1/32 -fd60::1/128 +10.60.0.2/32");
+}
+
+#[test]
+fn an_incomplete_wish_withdraws_nothing_and_ends_no_rib() {
+    let mut rib = rib(BOTH);
+    rib.want(&adverts(&["10.60.0.1/32"]), hops(), false);
+    assert_eq!(story(&drain(&mut rib)), "+10.60.0.1/32");
+    rib.want(&adverts(&["10.60.0.2/32"]), NextHops::default(), false);
+    assert_eq!(story(&drain(&mut rib)), "", "the next hop is not known, and nothing is withdrawn");
+    rib.want(&adverts(&["10.60.0.2/32"]), hops(), false);
+    assert_eq!(story(&drain(&mut rib)), "+10.60.0.2/32");
+    rib.want(&adverts(&["10.60.0.2/32"]), hops(), true);
+    assert_eq!(story(&drain(&mut rib)), "-10.60.0.1/32 .IPv4 .IPv6");
+}
+
+#[test]
+fn the_newest_wish_wins_over_what_was_not_sent_yet() {
+    let mut rib = rib(BOTH);
+    rib.want(&adverts(&["10.60.0.1/32"]), hops(), true);
+    rib.want(&adverts(&[]), hops(), true);
+    assert_eq!(story(&drain(&mut rib)), ".IPv4 .IPv6", "it came and went before it was sent");
+    rib.want(&adverts(&["10.60.0.1/32"]), hops(), true);
+    drain(&mut rib);
+    rib.want(&adverts(&[]), hops(), true);
+    rib.want(&adverts(&["10.60.0.1/32"]), hops(), true);
+    assert_eq!(story(&drain(&mut rib)), "", "it went and came before that was sent");
+}
+
+#[test]
+fn a_refresh_sends_all_of_its_family_again() {
+    let mut rib = rib(BOTH);
+    rib.want(&adverts(&["10.60.0.1/32", "10.60.0.2/32", "fd60::1/128"]), hops(), true);
+    drain(&mut rib);
+    rib.resend(Family::V4);
+    rib.want(&adverts(&["10.60.0.2/32", "fd60::1/128"]), hops(), true);
+    assert_eq!(story(&drain(&mut rib)), "-10.60.0.1/32 +10.60.0.2/32");
+    rib.resend(Family::V6);
+    assert_eq!(story(&drain(&mut rib)), "+fd60::1/128");
+}
+
+#[test]
+fn a_new_next_hop_is_told_for_its_family() {
+    let mut rib = rib(BOTH);
+    rib.want(&adverts(&["10.60.0.1/32", "fd60::1/128"]), hops(), true);
+    drain(&mut rib);
+    let moved = NextHops { v6: Some("fd99::7".parse().unwrap()), ..hops() };
+    rib.want(&adverts(&["10.60.0.1/32", "fd60::1/128"]), moved, true);
+    let updates = drain(&mut rib);
+    assert_eq!(story(&updates), "+fd60::1/128");
+    assert_eq!(updates[0].attributes.next_hops.v6, moved.v6);
+}
+
+#[test]
+fn what_cannot_be_announced_is_withheld_with_its_reason() {
+    let wish = adverts(&["10.60.0.1/32", "fd60::1/128", "fd60::2/128"]);
+    let mut no_address = rib(BOTH);
+    no_address.want(&wish, NextHops { v6: None, ..hops() }, true);
+    assert_eq!(story(&drain(&mut no_address)), "+10.60.0.1/32 .IPv4 .IPv6");
+    assert_eq!(no_address.withheld(), &BTreeMap::from([(Withheld::NoNextHop(Family::V6), 2)]));
+
+    let mut no_family = rib(Families { v4: true, v6: false });
+    no_family.want(&wish, hops(), true);
+    assert_eq!(story(&drain(&mut no_family)), "+10.60.0.1/32 .IPv4");
+    assert_eq!(no_family.withheld(), &BTreeMap::from([(Withheld::FamilyNotNegotiated(Family::V6), 2)]));
+}
+
+#[test]
+fn routes_look_equal_from_every_node() {
+    let mut external = rib(BOTH);
+    external.want(&adverts(&["10.60.0.1/32"]), hops(), true);
+    let said = &drain(&mut external)[0].attributes;
+    assert_eq!((said.origin, said.med, said.local_pref), (Some(Origin::Igp), None, None));
+    assert_eq!(said.as_path, Some(AsPath(vec![(SegmentKind::Sequence, vec![4_200_000_001])])));
+
+    let mut internal =
+        AdjRibOut::new(Context { peering: Peering::Internal, ..context(BOTH) }, 65000.try_into().unwrap());
+    internal.want(&adverts(&["10.60.0.1/32"]), hops(), true);
+    let said = &drain(&mut internal)[0].attributes;
+    assert_eq!((said.local_pref, said.as_path.clone()), (Some(100), Some(AsPath::default())));
+}
+
+#[test]
+fn a_thousand_prefixes_take_few_updates() {
+    let hosts = |family: Family| {
+        let address = move |i: u32| match family {
+            Family::V4 => IpAddr::V4((0x0a3c_0000 + i).into()),
+            Family::V6 => IpAddr::V6((0xfd60_u128 << 112 | u128::from(i)).into()),
+        };
+        (0..1000).map(move |i| Advert { prefix: Prefix::host(address(i)) }).collect::<BTreeSet<_>>()
+    };
+    for family in [Family::V4, Family::V6] {
+        let mut rib = rib(BOTH);
+        rib.want(&hosts(family), hops(), false);
+        let updates = drain(&mut rib);
+        assert!(updates.len() <= 5, "{} UPDATEs for 1000 {family} prefixes", updates.len());
+        assert_eq!(rib.advertised(), 1000);
+    }
+}
+
+#[test]
+fn a_session_names_its_own_address_for_its_own_family() {
+    let node = NextHops { v4: Some([10, 0, 0, 1].into()), v6: Some("fd00::1".parse().unwrap()) };
+    for (local, want) in [
+        ("10.99.0.1", NextHops { v4: Some([10, 99, 0, 1].into()), ..node }),
+        ("fd99::1", NextHops { v6: Some("fd99::1".parse().unwrap()), ..node }),
+        ("fe80::1", node),
+    ] {
+        assert_eq!(session_next_hops(local.parse().unwrap(), node), want, "{local}");
+    }
+}
+
+fn hop(prefix: Prefix, next_hops: NextHops) -> IpAddr {
+    match prefix.family() {
+        Family::V4 => next_hops.v4.unwrap().into(),
+        Family::V6 => next_hops.v6.unwrap().into(),
+    }
+}
+
+/// What can befall a RIB.
+#[derive(Debug, Clone)]
+enum Event {
+    Want(BTreeSet<u8>, bool, bool),
+    Resend(bool),
+    Send,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        (prop::collection::btree_set(0_u8..12, 0..8), any::<bool>(), any::<bool>())
+            .prop_map(|(wish, complete, moved)| Event::Want(wish, complete, moved)),
+        any::<bool>().prop_map(Event::Resend),
+        Just(Event::Send),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn the_peer_ends_up_with_the_wish_whatever_came_before(events in prop::collection::vec(event(), 0..20)) {
+        let advert = |number: u8| {
+            let text = if number < 6 { format!("10.0.0.{number}/32") } else { format!("fd00::{number}/128") };
+            Advert { prefix: text.parse().unwrap() }
+        };
+        let mut rib = rib(BOTH);
+        let mut peer: BTreeMap<Prefix, IpAddr> = BTreeMap::new();
+        let mut last = (BTreeSet::new(), hops());
+        let end = [Event::Want(BTreeSet::from([1, 7]), true, false), Event::Send];
+        for event in events.into_iter().chain(end) {
+            match event {
+                Event::Want(numbers, is_complete, is_moved) => {
+                    let other = NextHops { v4: Some([10, 99, 0, 2].into()), ..hops() };
+                    last = (numbers.into_iter().map(advert).collect(), if is_moved { other } else { hops() });
+                    rib.want(&last.0, last.1, is_complete);
+                }
+                Event::Resend(is_v4) => rib.resend(if is_v4 { Family::V4 } else { Family::V6 }),
+                Event::Send => for update in drain(&mut rib) {
+                    for prefix in update.withdrawn {
+                        prop_assert!(peer.remove(&prefix).is_some(), "{} was never announced", prefix);
+                    }
+                    for prefix in update.announced {
+                        peer.insert(prefix, hop(prefix, update.attributes.next_hops));
+                    }
+                }
+            }
+        }
+        let want: BTreeMap<Prefix, IpAddr> =
+            last.0.iter().map(|advert| (advert.prefix, hop(advert.prefix, last.1))).collect();
+        prop_assert_eq!(peer, want);
+        prop_assert_eq!(rib.advertised(), 2);
+    }
+}
