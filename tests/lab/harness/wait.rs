@@ -25,7 +25,10 @@ pub(crate) async fn wait_every<T>(
         match tokio::time::timeout_at(end, look()).await {
             Ok(Ok(seen)) => return Ok(seen),
             Ok(Err(seen)) => last_seen = seen,
-            Err(_) => return Err(last_seen).with_context(|| format!("{what}: not within {deadline:?}; last seen")),
+            Err(_) => {}
+        }
+        if tokio::time::Instant::now() >= end {
+            return Err(last_seen).with_context(|| format!("{what}: not within {deadline:?}; last seen"));
         }
         tokio::time::sleep_until((tokio::time::Instant::now() + period).min(end)).await;
     }
