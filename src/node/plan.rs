@@ -274,11 +274,7 @@ mod tests {
 
     fn initialization() -> Initialization {
         Initialization {
-            addresses: Some(vec![
-                internal("10.0.0.1"),
-                internal("fd00::1"),
-                address(NodeAddressKind::Hostname, "n1"),
-            ]),
+            addresses: Some(vec![internal("10.0.0.1"), internal("fd00::1"), address(NodeAddressKind::Hostname, "n1")]),
             provider_id: Some("cairn://m1".parse().expect("a provider ID")),
             labels: BTreeMap::new(),
             taints: Vec::new(),
@@ -455,17 +451,14 @@ mod tests {
     fn two_nodes_are_never_one_machine() {
         let present = || ObservedMachine::Present(machine("m1"));
         let plan_of = |nodes| plan(&observed(nodes));
-        let taken = |by: &str| Note::MachineTaken {
-            machine: "m1".parse().expect("an id"),
-            by: by.parse().expect("a name"),
-        };
+        let taken =
+            |by: &str| Note::MachineTaken { machine: "m1".parse().expect("an id"), by: by.parse().expect("a name") };
 
         let both_new = plan_of(vec![(tainted("n1"), present()), (tainted("n2"), present())]);
         assert_eq!(both_new.actions.keys().map(NodeName::as_str).collect::<Vec<_>>(), ["n1"]);
         assert_eq!(both_new.notes.values().collect::<Vec<_>>(), [&taken("n1")]);
 
-        let older =
-            NodeView { provider_id: Some("cairn://m1".to_owned()), taints: Vec::new(), ..tainted("n2") };
+        let older = NodeView { provider_id: Some("cairn://m1".to_owned()), taints: Vec::new(), ..tainted("n2") };
         let one_new = plan_of(vec![(tainted("n1"), present()), (older, present())]);
         assert_eq!(one_new.notes.values().collect::<Vec<_>>(), [&taken("n2")]);
         assert!(!one_new.actions.contains_key(&"n1".parse().expect("a name")));

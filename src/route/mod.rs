@@ -1,0 +1,3 @@
+//! x
+pub mod plan;
+pub mod witnesses;

@@ -1,0 +1,4 @@
+//! x
+pub mod allocator;
+pub mod plan;
+pub mod request;
