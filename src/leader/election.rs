@@ -103,7 +103,10 @@ pub struct Election {
 #[derive(Debug)]
 enum State {
     /// Another one leads, or nobody.
-    Candidate { observed: Option<Observed>, next: Next },
+    Candidate {
+        observed: Option<Observed>,
+        next: Next,
+    },
     /// This process leads.
     Leader {
         /// The version to replace; `None` when a failure left it in doubt and it must be read first.
@@ -323,10 +326,9 @@ mod tests {
 
     #[test]
     fn an_absent_or_released_lease_is_taken_at_once() {
-        for (lease, want) in [
-            (None, Output::Create),
-            (Some(record("5", None)), Output::TakeOver { version: "5".to_owned() }),
-        ] {
+        for (lease, want) in
+            [(None, Output::Create), (Some(record("5", None)), Output::TakeOver { version: "5".to_owned() })]
+        {
             let mut election = candidate();
             assert_eq!(election.deadline(), Some(at(0.0)));
             assert_eq!(election.step(Input::Tick, at(0.0)), [Output::Read]);
