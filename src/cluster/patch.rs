@@ -4,6 +4,8 @@ use std::fmt::Debug;
 use std::future::Future;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
+use futures_util::{StreamExt, stream};
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde::de::DeserializeOwned;
@@ -14,6 +16,8 @@ use thiserror::Error;
 pub const FIELD_MANAGER: &str = "cairn-controller";
 /// The API server answers a write in milliseconds; one that takes this long is not coming.
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// Writes on their way at the same time.
+const IN_FLIGHT: usize = 50;
 
 /// Why a write did not happen, or may not have happened.
 #[derive(Debug, Error)]
@@ -44,6 +48,13 @@ pub async fn within<T>(write: impl Future<Output = Result<T, kube::Error>>) -> R
         Ok(Err(error)) => Err(WriteError::Refused(Box::new(error))),
         Err(_) => Err(WriteError::TimedOut),
     }
+}
+
+/// Makes writes side by side, up to 50 at a time, and answers in the order in which they end.
+///
+/// A burst then waits for the API server and not for us, and still leaves it room for others.
+pub async fn side_by_side<T>(writes: Vec<BoxFuture<'_, T>>) -> Vec<T> {
+    stream::iter(writes).buffer_unordered(IN_FLIGHT).collect().await
 }
 
 /// Changes an object by a JSON merge patch (RFC 7396), which replaces lists as a whole.
