@@ -1,6 +1,7 @@
 //! The verbs of the `cairn` command, one call each.
 
 mod agent;
+mod controller;
 mod signal;
 pub mod validate;
 
@@ -18,6 +19,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    /// Run for the cluster: initialize Nodes, give Services their addresses, see to routes.
+    Controller(controller::Args),
     /// Run on a node: its kernel routes, its BGP sessions.
     Agent(agent::Args),
     /// Check files before Cairn meets them: cloud config, inventory, AddressPool, BgpPeer.
@@ -27,6 +30,7 @@ enum Verb {
 /// Parses the command line, runs the verb, and prints an error once, with its causes.
 pub fn main() -> ExitCode {
     let result = match Cli::parse().verb {
+        Verb::Controller(args) => args.run(),
         Verb::Agent(args) => args.run(),
         Verb::Validate(args) => args.run(),
     };

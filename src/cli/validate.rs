@@ -23,6 +23,27 @@ use crate::inventory::{Extent, Inventory, file};
 /// The name of the standard input on the command line.
 const STANDARD_INPUT: &str = "-";
 
+/// Check files before Cairn meets them: cloud config, inventory, AddressPool, BgpPeer.
+///
+/// Prints for each file what it holds, or each fault with its line and field. Exits with 0 when all
+/// is right and with 1 when not.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Files, folders of *.yaml and *.yml, or - for the standard input.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+}
+
+impl Args {
+    /// Validates and prints.
+    ///
+    /// # Errors
+    /// Only when the standard output cannot be written.
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        Ok(validate(&self.files, &mut io::stdout().lock())?.into())
+    }
+}
+
 /// Whether everything was right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {

@@ -1,9 +1,14 @@
 //! The Kubernetes shell: who else would speak to the API server, and the clock.
 //!
-//! [`store`] watches objects and keeps [`views`] of them; [`client`] finds the way to the server;
-//! [`clock`] reads time. Nothing here decides anything.
+//! [`store`] watches objects and keeps [`views`] of them; [`patch`] and [`events`] write; [`client`]
+//! finds the way to the server; [`clock`] reads time. [`written`] and [`backoff`] remember what was
+//! written and what failed. Nothing here decides anything.
 
+pub mod backoff;
 pub mod client;
 pub mod clock;
+pub mod events;
+pub mod patch;
 pub mod store;
 pub mod views;
+pub mod written;

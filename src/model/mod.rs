@@ -7,9 +7,11 @@ pub mod intents;
 pub mod moment;
 pub mod names;
 pub mod net;
+pub mod note;
 pub mod views;
 
 pub use intents::{Advert, FibRoute, Guarded, LocalAddress, NextHops, PortProtocol, ServedPort};
 pub use moment::Moment;
 pub use names::{MachineId, NodeName, PeerName, PoolName, ProviderId, ServiceKey};
 pub use net::{Asn, Family, Prefix, RouterId};
+pub use note::{Note, Severity};

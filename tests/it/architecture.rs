@@ -29,7 +29,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
         &["node", "service", "route", "cluster", "inventory", "leader", "telemetry", "config", "api", "model"],
     ),
     ("agent", &["bgp", "kernel", "cluster", "telemetry", "config", "api", "model"]),
-    ("cli", &["controller", "agent", "cluster", "inventory", "telemetry", "config", "api", "model"]),
+    ("cli", &["controller", "agent", "cluster", "inventory", "leader", "telemetry", "config", "api", "model"]),
 ];
 const SHARED: &[&str] = &["cluster", "inventory", "leader", "telemetry", "config", "api", "model"];
 
@@ -41,10 +41,13 @@ const PURE: &[&str] = &[
     "inventory/machine.rs",
     "inventory/matching.rs",
     "leader/election.rs",
+    "node/addresses.rs",
     "node/plan.rs",
-    "service/plan.rs",
     "service/allocator.rs",
+    "service/plan.rs",
+    "service/request.rs",
     "route/plan.rs",
+    "route/witnesses.rs",
     "bgp/codec",
     "bgp/fsm",
     "bgp/fsm.rs",

@@ -1,0 +1,86 @@
+//! Writes to the API server: one request each, with a timeout, and with what went wrong told apart.
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use futures_util::{StreamExt, stream};
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use thiserror::Error;
+
+/// Who writes, in `metadata.managedFields`.
+pub const FIELD_MANAGER: &str = "cairn-controller";
+/// The API server answers a write in milliseconds; one that takes this long is not coming.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Writes on their way at the same time.
+const IN_FLIGHT: usize = 50;
+
+/// Why a write did not happen, or may not have happened.
+#[derive(Debug, Error)]
+pub enum WriteError {
+    /// The object changed since it was read: it has to be looked at anew.
+    #[error("the object changed in the meantime")]
+    Conflict,
+    /// The object is gone.
+    #[error("the object is gone")]
+    Gone,
+    /// The API server refused the write or could not be reached.
+    #[error("the API server did not take the write")]
+    Refused(#[source] Box<kube::Error>),
+    /// No answer came: the write may have happened.
+    #[error("the API server did not answer within {} s", TIMEOUT.as_secs())]
+    TimedOut,
+}
+
+/// Waits for a write, and for no longer than is reasonable.
+///
+/// # Errors
+/// See [`WriteError`].
+pub async fn within<T>(write: impl Future<Output = Result<T, kube::Error>>) -> Result<T, WriteError> {
+    match tokio::time::timeout(TIMEOUT, write).await {
+        Ok(Ok(written)) => Ok(written),
+        Ok(Err(kube::Error::Api(status))) if status.code == 409 => Err(WriteError::Conflict),
+        Ok(Err(kube::Error::Api(status))) if status.code == 404 => Err(WriteError::Gone),
+        Ok(Err(error)) => Err(WriteError::Refused(Box::new(error))),
+        Err(_) => Err(WriteError::TimedOut),
+    }
+}
+
+/// Makes writes side by side, up to 50 at a time, and answers in the order in which they end.
+///
+/// A burst then waits for the API server and not for us, and still leaves it room for others.
+pub async fn side_by_side<T>(writes: Vec<BoxFuture<'_, T>>) -> Vec<T> {
+    stream::iter(writes).buffer_unordered(IN_FLIGHT).collect().await
+}
+
+/// Changes an object by a JSON merge patch (RFC 7396), which replaces lists as a whole.
+///
+/// With `metadata.resourceVersion` in the body the write is refused when the object has changed.
+///
+/// # Errors
+/// See [`WriteError`].
+pub async fn merge<K>(api: &Api<K>, name: &str, body: &Value) -> Result<K, WriteError>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    within(api.patch(name, &parameters(), &Patch::Merge(body))).await
+}
+
+/// As [`merge`], on the status subresource.
+///
+/// # Errors
+/// See [`WriteError`].
+pub async fn merge_status<K>(api: &Api<K>, name: &str, body: &Value) -> Result<K, WriteError>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    within(api.patch_status(name, &parameters(), &Patch::Merge(body))).await
+}
+
+fn parameters() -> PatchParams {
+    PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
+}

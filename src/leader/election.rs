@@ -1,0 +1,450 @@
+//! The election as a machine: what to do with the Lease, and when.
+//!
+//! It follows `client-go/tools/leaderelection`, so that it can share a Lease with any other
+//! cloud-controller-manager: a holder is gone when its record has not changed for as long as that
+//! record says, by this machine's clock. Nobody compares wall clocks.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::Moment;
+
+/// A candidate waits up to this much of the retry period longer (`leaderelection.JitterFactor`).
+const JITTER_FACTOR: f64 = 1.2;
+
+/// The times of an election.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timing {
+    /// How long others wait for a sign of life before they take over.
+    pub lease_duration: Duration,
+    /// How long a leader goes on without a successful renewal. Below `lease_duration`.
+    pub renew_deadline: Duration,
+    /// How often a leader renews and a candidate looks. Below `renew_deadline` / 1.2.
+    pub retry_period: Duration,
+}
+
+impl Default for Timing {
+    /// Kubernetes' own: 15 s, 10 s and 2 s.
+    fn default() -> Self {
+        Self {
+            lease_duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry_period: Duration::from_secs(2),
+        }
+    }
+}
+
+/// What the Lease says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseRecord {
+    /// `metadata.resourceVersion`: a record with another one has changed.
+    pub version: String,
+    /// `spec.holderIdentity`; `None` when empty, which means that it was released.
+    pub holder: Option<String>,
+    /// `spec.leaseDurationSeconds`: the holder's own word on when it counts as gone.
+    pub lease_duration: Duration,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input {
+    /// The deadline came.
+    Tick,
+    /// The Lease was read; `None` when there is none.
+    Read(Option<LeaseRecord>),
+    /// A write was accepted; the Lease now says this.
+    Written(LeaseRecord),
+    /// A read or write failed, or someone else wrote first.
+    Failed,
+    /// The process ends: give the Lease back.
+    Stop,
+}
+
+/// What to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    /// Read the Lease.
+    Read,
+    /// Create the Lease with this process as holder.
+    Create,
+    /// Write this process into the Lease in place of a holder that is gone.
+    TakeOver {
+        /// The version to replace.
+        version: String,
+    },
+    /// Renew the own hold.
+    Renew {
+        /// The version to replace.
+        version: String,
+    },
+    /// Give the Lease back.
+    Release {
+        /// The version to replace.
+        version: String,
+    },
+    /// From now on this process leads.
+    Lead,
+    /// From now on it does not, and must not write anything more. The machine has ended.
+    Lose,
+    /// Nothing is held any more, as asked. The machine has ended.
+    End,
+}
+
+/// One candidate's view of the election.
+#[derive(Debug)]
+pub struct Election {
+    identity: String,
+    timing: Timing,
+    jitter: fastrand::Rng,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Another one leads, or nobody.
+    Candidate {
+        observed: Option<Observed>,
+        next: Next,
+    },
+    /// This process leads.
+    Leader {
+        /// The version to replace; `None` when a failure left it in doubt and it must be read first.
+        version: Option<String>,
+        /// When the last accepted write was begun: others count from no earlier time.
+        renewed: Moment,
+        next: Next,
+    },
+    Ended,
+}
+
+/// The record last seen, and when it was first seen so.
+#[derive(Debug)]
+struct Observed {
+    record: LeaseRecord,
+    at: Moment,
+}
+
+/// What the machine waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    At(Moment),
+    /// An answer, to a request made at this time.
+    Answer(Moment),
+}
+
+impl Next {
+    fn is_due(self, now: Moment) -> bool {
+        matches!(self, Self::At(at) if at <= now)
+    }
+}
+
+impl Election {
+    /// A candidate that looks at the Lease at once. `seed` makes the jitter differ between candidates.
+    pub fn new(identity: String, timing: Timing, seed: u64, now: Moment) -> Self {
+        let state = State::Candidate { observed: None, next: Next::At(now) };
+        Self { identity, timing, jitter: fastrand::Rng::with_seed(seed), state }
+    }
+
+    /// When the machine wants its next `Tick`; `None` once it has ended.
+    ///
+    /// While an answer is due, this is the time at which a leader gives up.
+    pub fn deadline(&self) -> Option<Moment> {
+        match &self.state {
+            State::Candidate { next: Next::At(at), .. } => Some(*at),
+            State::Candidate { next: Next::Answer(_), .. } | State::Ended => None,
+            State::Leader { renewed, next, .. } => {
+                let end = *renewed + self.timing.renew_deadline;
+                match next {
+                    Next::At(at) => Some(end.min(*at)),
+                    Next::Answer(_) => Some(end),
+                }
+            }
+        }
+    }
+
+    /// Takes one input and says what to do, in order.
+    pub fn step(&mut self, input: Input, now: Moment) -> Vec<Output> {
+        if self.has_run_out(now) {
+            self.state = State::Ended;
+            return vec![Output::Lose];
+        }
+        match input {
+            Input::Tick => self.tick(now),
+            Input::Read(record) => self.read(record, now),
+            Input::Written(record) => self.written(record, now),
+            Input::Failed => self.failed(now),
+            Input::Stop => self.stop(),
+        }
+    }
+
+    fn has_run_out(&self, now: Moment) -> bool {
+        matches!(&self.state, State::Leader { renewed, .. } if now.since(*renewed) >= self.timing.renew_deadline)
+    }
+
+    fn tick(&mut self, now: Moment) -> Vec<Output> {
+        match &mut self.state {
+            State::Candidate { next, .. } if next.is_due(now) => {
+                *next = Next::Answer(now);
+                vec![Output::Read]
+            }
+            State::Leader { next, version, .. } if next.is_due(now) => {
+                *next = Next::Answer(now);
+                // The fast path of client-go: no read before a write that will most likely succeed.
+                match version {
+                    Some(version) => vec![Output::Renew { version: version.clone() }],
+                    None => vec![Output::Read],
+                }
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn read(&mut self, record: Option<LeaseRecord>, now: Moment) -> Vec<Output> {
+        match &mut self.state {
+            State::Ended => Vec::new(),
+            State::Leader { version, next, .. } => match record {
+                Some(record) if record.holder.as_deref() == Some(&self.identity) => {
+                    *version = Some(record.version.clone());
+                    *next = Next::Answer(now);
+                    vec![Output::Renew { version: record.version }]
+                }
+                // Someone else holds it, or someone deleted it: nothing protects this leader's writes any more.
+                _ => {
+                    self.state = State::Ended;
+                    vec![Output::Lose]
+                }
+            },
+            State::Candidate { observed, next } => {
+                let Some(record) = record else {
+                    *observed = None;
+                    *next = Next::Answer(now);
+                    return vec![Output::Create];
+                };
+                let known = observed.take().filter(|known| known.record == record);
+                let seen = known.unwrap_or(Observed { record, at: now });
+                // It is held by this process when the answer to its own first write was lost.
+                let is_open = seen.record.holder.as_ref().is_none_or(|holder| *holder == self.identity);
+                let is_free = is_open || now.since(seen.at) >= seen.record.lease_duration;
+                let version = seen.record.version.clone();
+                let expires = seen.at + seen.record.lease_duration;
+                *observed = Some(seen);
+                if is_free {
+                    *next = Next::Answer(now);
+                    vec![Output::TakeOver { version }]
+                } else {
+                    self.wait(now, expires);
+                    Vec::new()
+                }
+            }
+        }
+    }
+
+    fn written(&mut self, record: LeaseRecord, now: Moment) -> Vec<Output> {
+        let (asked, outputs) = match &self.state {
+            State::Ended => return Vec::new(),
+            State::Candidate { next, .. } => (*next, vec![Output::Lead]),
+            State::Leader { next, .. } => (*next, Vec::new()),
+        };
+        let renewed = match asked {
+            Next::Answer(begun) => begun,
+            Next::At(_) => now,
+        };
+        let next = Next::At(now + self.timing.retry_period);
+        self.state = State::Leader { version: Some(record.version), renewed, next };
+        outputs
+    }
+
+    fn failed(&mut self, now: Moment) -> Vec<Output> {
+        match &mut self.state {
+            State::Ended => Vec::new(),
+            State::Candidate { .. } => {
+                let latest = now + self.timing.retry_period.mul_f64(1.0 + JITTER_FACTOR);
+                self.wait(now, latest);
+                Vec::new()
+            }
+            State::Leader { version, next, .. } => {
+                // The answer to an accepted write may have been lost.
+                *version = None;
+                *next = Next::At(now + self.timing.retry_period);
+                Vec::new()
+            }
+        }
+    }
+
+    fn stop(&mut self) -> Vec<Output> {
+        match std::mem::replace(&mut self.state, State::Ended) {
+            State::Leader { version: Some(version), .. } => vec![Output::Release { version }, Output::End],
+            // In doubt, the Lease runs out by itself.
+            State::Leader { version: None, .. } | State::Candidate { .. } => vec![Output::End],
+            State::Ended => Vec::new(),
+        }
+    }
+
+    /// Lets a candidate wait a jittered retry period, but not past the time at which the holder expires.
+    fn wait(&mut self, now: Moment, expires: Moment) {
+        let stretch = 1.0 + self.jitter.f64() * JITTER_FACTOR;
+        let at = now + self.timing.retry_period.mul_f64(stretch);
+        if let State::Candidate { next, .. } = &mut self.state {
+            *next = Next::At(if expires > now { at.min(expires) } else { at });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ME: &str = "n1_11111111";
+    const OTHER: &str = "n2_22222222";
+
+    fn at(seconds: f64) -> Moment {
+        Moment::since_boot(Duration::from_secs_f64(1000.0 + seconds))
+    }
+
+    fn record(version: &str, holder: Option<&str>) -> LeaseRecord {
+        let lease_duration = Duration::from_secs(if holder.is_some() { 15 } else { 1 });
+        LeaseRecord { version: version.to_owned(), holder: holder.map(str::to_owned), lease_duration }
+    }
+
+    fn candidate() -> Election {
+        Election::new(ME.to_owned(), Timing::default(), 7, at(0.0))
+    }
+
+    /// A leader since second 0.
+    fn leader() -> Election {
+        let mut election = candidate();
+        assert_eq!(election.step(Input::Tick, at(0.0)), [Output::Read]);
+        assert_eq!(election.step(Input::Read(None), at(0.0)), [Output::Create]);
+        assert_eq!(election.step(Input::Written(record("1", Some(ME))), at(0.0)), [Output::Lead]);
+        election
+    }
+
+    fn renew(version: &str) -> Output {
+        Output::Renew { version: version.to_owned() }
+    }
+
+    #[test]
+    fn an_absent_or_released_lease_is_taken_at_once() {
+        for (lease, want) in
+            [(None, Output::Create), (Some(record("5", None)), Output::TakeOver { version: "5".to_owned() })]
+        {
+            let mut election = candidate();
+            assert_eq!(election.deadline(), Some(at(0.0)));
+            assert_eq!(election.step(Input::Tick, at(0.0)), [Output::Read]);
+            assert_eq!(election.deadline(), None, "it waits for the answer");
+            assert_eq!(election.step(Input::Read(lease), at(0.1)), [want]);
+            assert_eq!(election.step(Input::Written(record("6", Some(ME))), at(0.2)), [Output::Lead]);
+        }
+    }
+
+    #[test]
+    fn a_holder_is_gone_when_its_record_stood_still_for_as_long_as_it_says() {
+        let mut election = candidate();
+        for (seconds, version, is_taken) in
+            [(0.0, "5", false), (14.9, "5", false), (15.0, "6", false), (29.9, "6", false), (30.0, "6", true)]
+        {
+            let next = election.deadline().expect("a candidate always wants to look");
+            assert!(next <= at(seconds).max(at(0.0)) || seconds == 15.0, "{seconds}: {next:?}");
+            election.step(Input::Tick, next.max(at(seconds)));
+            let outputs = election.step(Input::Read(Some(record(version, Some(OTHER)))), at(seconds));
+            let want = if is_taken { vec![Output::TakeOver { version: version.to_owned() }] } else { Vec::new() };
+            assert_eq!(outputs, want, "at {seconds} s");
+        }
+    }
+
+    #[test]
+    fn a_candidate_looks_again_after_one_to_two_point_two_retry_periods() {
+        for seed in 0..200 {
+            let mut election = Election::new(ME.to_owned(), Timing::default(), seed, at(0.0));
+            election.step(Input::Tick, at(0.0));
+            election.step(Input::Read(Some(record("5", Some(OTHER)))), at(0.0));
+            let next = election.deadline().expect("a candidate always wants to look").since(at(0.0));
+            assert!((2.0..=4.4).contains(&next.as_secs_f64()), "seed {seed}: {next:?}");
+        }
+    }
+
+    #[test]
+    fn who_loses_the_race_for_a_free_lease_stays_a_candidate() {
+        let mut election = candidate();
+        election.step(Input::Tick, at(0.0));
+        election.step(Input::Read(None), at(0.0));
+        assert_eq!(election.step(Input::Failed, at(0.1)), []);
+        let next = election.deadline().expect("a candidate always wants to look");
+        assert!(next >= at(2.1));
+        assert_eq!(election.step(Input::Tick, next), [Output::Read]);
+    }
+
+    #[test]
+    fn a_leader_renews_every_retry_period() {
+        let mut election = leader();
+        for round in 1..5 {
+            let now = at(2.0 * f64::from(round));
+            assert_eq!(election.deadline(), Some(now));
+            assert_eq!(election.step(Input::Tick, now), [renew(&round.to_string())]);
+            assert_eq!(election.step(Input::Written(record(&(round + 1).to_string(), Some(ME))), now), []);
+        }
+    }
+
+    #[test]
+    fn a_leader_whose_renewal_fails_reads_before_it_writes_again() {
+        let mut election = leader();
+        assert_eq!(election.step(Input::Tick, at(2.0)), [renew("1")]);
+        assert_eq!(election.step(Input::Failed, at(2.1)), []);
+        assert_eq!(election.deadline(), Some(at(4.1)), "no busy loop");
+        assert_eq!(election.step(Input::Tick, at(4.1)), [Output::Read]);
+        assert_eq!(election.step(Input::Read(Some(record("2", Some(ME)))), at(4.2)), [renew("2")]);
+        assert_eq!(election.step(Input::Written(record("3", Some(ME))), at(4.3)), []);
+        assert_eq!(election.deadline(), Some(at(6.3)));
+    }
+
+    #[test]
+    fn a_leader_gives_up_at_the_renew_deadline() {
+        let mut election = leader();
+        let mut now = at(2.0);
+        while now < at(10.0) {
+            election.step(Input::Tick, now);
+            assert_eq!(election.step(Input::Failed, now), []);
+            now = election.deadline().expect("a leader always has a deadline");
+        }
+        assert_eq!(now, at(10.0));
+        assert_eq!(election.step(Input::Tick, now), [Output::Lose]);
+        assert_eq!(election.deadline(), None);
+    }
+
+    #[test]
+    fn an_answer_after_the_renew_deadline_comes_too_late() {
+        let mut election = leader();
+        election.step(Input::Tick, at(2.0));
+        assert_eq!(election.deadline(), Some(at(10.0)), "a leader gives up while it waits");
+        assert_eq!(election.step(Input::Written(record("2", Some(ME))), at(10.0)), [Output::Lose]);
+    }
+
+    #[test]
+    fn a_leader_who_finds_another_holder_or_no_lease_stops_at_once() {
+        for lease in [None, Some(record("9", Some(OTHER))), Some(record("9", None))] {
+            let mut election = leader();
+            election.step(Input::Tick, at(2.0));
+            election.step(Input::Failed, at(2.0));
+            election.step(Input::Tick, at(4.0));
+            assert_eq!(election.step(Input::Read(lease), at(4.0)), [Output::Lose]);
+            assert_eq!(election.step(Input::Tick, at(5.0)), []);
+        }
+    }
+
+    #[test]
+    fn the_hold_counts_from_when_a_renewal_was_begun() {
+        let mut election = leader();
+        election.step(Input::Tick, at(2.0));
+        election.step(Input::Written(record("2", Some(ME))), at(6.0));
+        election.step(Input::Tick, at(8.0));
+        assert_eq!(election.deadline(), Some(at(12.0)));
+    }
+
+    #[test]
+    fn stopping_releases_what_is_held_and_nothing_else() {
+        let release = Output::Release { version: "1".to_owned() };
+        assert_eq!(leader().step(Input::Stop, at(1.0)), [release, Output::End]);
+        assert_eq!(candidate().step(Input::Stop, at(1.0)), [Output::End]);
+    }
+}

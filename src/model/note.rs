@@ -1,0 +1,261 @@
+//! Notes: the closed set of answers to "what happened to this object, and why not?".
+//!
+//! One value feeds the Event, the condition, the log line and what the tools print, so they never
+//! disagree. A planner makes notes; nobody else words them.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use super::names::{MachineId, NodeName, PoolName, ServiceKey};
+use super::net::Family;
+
+/// One thing to know about an object.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "note")]
+pub enum Note {
+    /// A Node has all that the inventory knows of its machine.
+    NodeSynced,
+    /// The inventory cannot say which machine a Node is.
+    MachineUnknown {
+        /// The inventory's own words.
+        why: String,
+    },
+    /// The inventory says that a Node's machine was decommissioned.
+    MachineDecommissioned,
+    /// Another Node is this machine already.
+    MachineTaken {
+        /// The machine.
+        machine: MachineId,
+        /// The other Node.
+        by: NodeName,
+    },
+    /// A Node's provider ID names another provider's machine.
+    ForeignProviderId {
+        /// `spec.providerID`.
+        provider_id: String,
+    },
+    /// Neither the inventory nor the kubelet knows an address of the Node.
+    NoAddresses {
+        /// The machine.
+        machine: MachineId,
+    },
+    /// The annotation `alpha.kubernetes.io/provided-node-ip` does not parse.
+    NodeIpMalformed {
+        /// Its value.
+        text: String,
+    },
+    /// The kubelet's `--node-ip` is none of the machine's addresses.
+    NodeIpNotOffered {
+        /// The address the kubelet was given.
+        address: IpAddr,
+    },
+
+    /// A Service has its addresses.
+    LoadBalancerEnsured,
+    /// A Service gave its addresses back.
+    LoadBalancerDeleted,
+    /// There is no pool to take an address from without being asked to.
+    NoPool,
+    /// A Service asks for a pool that does not exist.
+    PoolMissing {
+        /// The pool it asks for.
+        pool: PoolName,
+    },
+    /// A Service asks for a pool whose fields are wrong.
+    PoolInvalid {
+        /// The pool it asks for.
+        pool: PoolName,
+    },
+    /// Every address of the pools is in use.
+    PoolExhausted {
+        /// The pools that were looked at.
+        pools: Vec<PoolName>,
+        /// The family that was looked for.
+        family: Family,
+    },
+    /// The pools have no addresses of a family.
+    FamilyNotInPools {
+        /// The pools that were looked at.
+        pools: Vec<PoolName>,
+        /// The family that was looked for.
+        family: Family,
+    },
+    /// A Service asks for an address that is none.
+    AddressMalformed {
+        /// The field or annotation.
+        field: String,
+        /// Its value.
+        text: String,
+    },
+    /// A Service asks for a pool by a name that is none.
+    PoolNameMalformed {
+        /// The annotation.
+        field: String,
+        /// Its value.
+        text: String,
+    },
+    /// A Service asks for an address outside the pools it may use.
+    AddressNotInPool {
+        /// The address.
+        address: IpAddr,
+    },
+    /// A Service asks for an address that another one has.
+    AddressInUse {
+        /// The address.
+        address: IpAddr,
+        /// Who has it.
+        by: ServiceKey,
+    },
+    /// A Service asks for an address of a family that is none of its own.
+    AddressOfOtherFamily {
+        /// The address.
+        address: IpAddr,
+    },
+    /// A Service asks for two addresses of one family.
+    TwoAddressesOfFamily {
+        /// The family.
+        family: Family,
+    },
+    /// A Service has an address outside the pool it asks for, and keeps it.
+    HeldOutsidePool {
+        /// The address.
+        address: IpAddr,
+        /// The pool it asks for.
+        pool: PoolName,
+    },
+}
+
+/// Whether someone has to do something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Severity {
+    /// All is well.
+    Normal,
+    /// Something is not as it should be.
+    Warning,
+}
+
+impl Note {
+    /// The note in one word of the closed set: for conditions, metrics and logs.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::NodeSynced => "Synced",
+            Self::MachineUnknown { .. } => "MachineUnknown",
+            Self::MachineDecommissioned => "MachineDecommissioned",
+            Self::MachineTaken { .. } => "MachineTaken",
+            Self::ForeignProviderId { .. } => "ForeignProviderID",
+            Self::NoAddresses { .. } => "NoAddresses",
+            Self::NodeIpMalformed { .. } => "NodeIPMalformed",
+            Self::NodeIpNotOffered { .. } => "NodeIPNotOffered",
+            Self::LoadBalancerEnsured => "EnsuredLoadBalancer",
+            Self::LoadBalancerDeleted => "DeletedLoadBalancer",
+            Self::NoPool => "NoPool",
+            Self::PoolMissing { .. } => "PoolMissing",
+            Self::PoolInvalid { .. } => "PoolInvalid",
+            Self::PoolExhausted { .. } => "PoolExhausted",
+            Self::FamilyNotInPools { .. } => "FamilyNotInPools",
+            Self::AddressMalformed { .. } => "AddressMalformed",
+            Self::PoolNameMalformed { .. } => "PoolNameMalformed",
+            Self::AddressNotInPool { .. } => "AddressNotInPool",
+            Self::AddressInUse { .. } => "AddressInUse",
+            Self::AddressOfOtherFamily { .. } => "AddressOfOtherFamily",
+            Self::TwoAddressesOfFamily { .. } => "TwoAddressesOfFamily",
+            Self::HeldOutsidePool { .. } => "HeldOutsidePool",
+        }
+    }
+
+    /// The reason of the note's Event.
+    ///
+    /// What a Service is refused has upstream's one reason, which dashboards and alerts know.
+    pub fn event_reason(&self) -> &'static str {
+        match self {
+            Self::NoPool
+            | Self::PoolMissing { .. }
+            | Self::PoolInvalid { .. }
+            | Self::PoolExhausted { .. }
+            | Self::FamilyNotInPools { .. }
+            | Self::AddressMalformed { .. }
+            | Self::PoolNameMalformed { .. }
+            | Self::AddressNotInPool { .. }
+            | Self::AddressInUse { .. }
+            | Self::AddressOfOtherFamily { .. }
+            | Self::TwoAddressesOfFamily { .. } => "SyncLoadBalancerFailed",
+            other => other.reason(),
+        }
+    }
+
+    /// Whether someone has to do something.
+    pub fn severity(&self) -> Severity {
+        match self {
+            Self::NodeSynced | Self::LoadBalancerEnsured | Self::LoadBalancerDeleted => Severity::Normal,
+            _ => Severity::Warning,
+        }
+    }
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NodeSynced => f.write_str("Node synced successfully"),
+            Self::MachineUnknown { why } => write!(f, "the inventory cannot say which machine this is: {why}"),
+            Self::MachineDecommissioned => f.write_str("the inventory says that this machine was decommissioned"),
+            Self::MachineTaken { machine, by } => write!(f, "machine {machine} is node {by} already"),
+            Self::ForeignProviderId { provider_id } => {
+                write!(f, "spec.providerID {provider_id:?} belongs to another provider: the node is left alone")
+            }
+            Self::NoAddresses { machine } => {
+                write!(f, "neither the inventory's machine {machine} nor the kubelet's --node-ip gives an address")
+            }
+            Self::NodeIpMalformed { text } => write!(
+                f,
+                "alpha.kubernetes.io/provided-node-ip {text:?} is not an address or one of each family: check the kubelet's --node-ip"
+            ),
+            Self::NodeIpNotOffered { address } => {
+                write!(f, "the kubelet's --node-ip {address} is none of the machine's addresses in the inventory")
+            }
+            Self::LoadBalancerEnsured => f.write_str("Ensured load balancer"),
+            Self::LoadBalancerDeleted => f.write_str("Deleted load balancer"),
+            Self::NoPool => f.write_str(
+                "no AddressPool gives out addresses by itself: create one, or name one in the annotation cairn.dev/address-pool",
+            ),
+            Self::PoolMissing { pool } => write!(f, "there is no AddressPool {pool}"),
+            Self::PoolInvalid { pool } => write!(f, "AddressPool {pool} is not valid: see its condition Ready"),
+            Self::PoolExhausted { pools, family } => {
+                write!(f, "every {family} address of AddressPool {} is in use", Names(pools))
+            }
+            Self::FamilyNotInPools { pools, family } => {
+                write!(f, "AddressPool {} has no {family} addresses", Names(pools))
+            }
+            Self::AddressMalformed { field, text } => {
+                write!(f, "{field} {text:?} is not an IP address such as 10.60.0.10, or one of each family with a comma between")
+            }
+            Self::PoolNameMalformed { field, text } => write!(f, "{field} {text:?} is not the name of an AddressPool"),
+            Self::AddressNotInPool { address } => {
+                write!(f, "{address} is in no AddressPool that this service may use")
+            }
+            Self::AddressInUse { address, by } => write!(f, "{address} is in use by service {by}"),
+            Self::AddressOfOtherFamily { address } => {
+                write!(f, "{address} is of a family that spec.ipFamilies does not name")
+            }
+            Self::TwoAddressesOfFamily { family } => write!(f, "a service has at most one {family} address"),
+            Self::HeldOutsidePool { address, pool } => write!(
+                f,
+                "{address} is not in AddressPool {pool}: the service keeps it until it asks for an address of that pool or is created anew"
+            ),
+        }
+    }
+}
+
+/// Pool names with commas between.
+struct Names<'a>(&'a [PoolName]);
+
+impl fmt::Display for Names<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, name) in self.0.iter().enumerate() {
+            let comma = if index == 0 { "" } else { ", " };
+            write!(f, "{comma}{name}")?;
+        }
+        Ok(())
+    }
+}

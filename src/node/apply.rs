@@ -1,0 +1,116 @@
+//! Writes what the plan says, some Nodes at a time.
+
+use std::collections::BTreeMap;
+
+use futures_util::FutureExt;
+use k8s_openapi::api::core::v1::Node;
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use tracing::{debug, warn};
+
+use super::plan::{Action, Initialization, Observed};
+use crate::cluster::patch::{self, WriteError, side_by_side};
+use crate::cluster::views;
+use crate::model::NodeName;
+use crate::model::views::{NodeAddress, NodeView};
+
+/// Carries out the actions; answers with each Node as it is afterwards.
+pub(super) async fn apply(
+    client: &Client,
+    observed: &Observed,
+    actions: &BTreeMap<NodeName, Action>,
+) -> Vec<(NodeName, Result<NodeView, WriteError>)> {
+    let api: Api<Node> = Api::all(client.clone());
+    let writes = actions.iter().filter_map(|(name, action)| {
+        let version = observed.nodes.get(name)?.view.resource_version.clone();
+        let api = &api;
+        Some(async move { (name.clone(), write(api, name, version, action).await) }.boxed())
+    });
+    side_by_side(writes.collect()).await
+}
+
+async fn write(api: &Api<Node>, name: &NodeName, version: String, action: &Action) -> Result<NodeView, WriteError> {
+    let node = match action {
+        Action::RefreshAddresses(addresses) => write_addresses(api, name, &version, addresses).await?,
+        Action::Initialize(initialization) => {
+            let version = match &initialization.addresses {
+                Some(addresses) => {
+                    let node = write_addresses(api, name, &version, addresses).await?;
+                    node.metadata.resource_version.unwrap_or(version)
+                }
+                None => version,
+            };
+            patch::merge(api, name.as_str(), &initialized(&version, initialization)).await?
+        }
+    };
+    views::node(&node).ok_or(WriteError::Gone)
+}
+
+async fn write_addresses(
+    api: &Api<Node>,
+    name: &NodeName,
+    version: &str,
+    addresses: &[NodeAddress],
+) -> Result<Node, WriteError> {
+    // A merge patch replaces the list; a strategic one would merge it by type and mix up two families.
+    let body = json!({ "metadata": { "resourceVersion": version }, "status": { "addresses": addresses } });
+    patch::merge_status(api, name.as_str(), &body).await
+}
+
+/// Provider ID, labels and taints in one write: a Node is never half initialized.
+fn initialized(version: &str, initialization: &Initialization) -> Value {
+    let Initialization { addresses: _, provider_id, labels, taints } = initialization;
+    let mut body = json!({
+        "metadata": { "resourceVersion": version, "labels": labels },
+        "spec": { "taints": taints },
+    });
+    if let Some(provider_id) = provider_id {
+        body["spec"]["providerID"] = json!(provider_id);
+    }
+    body
+}
+
+/// Logs a failed write; a conflict or a Node that went away is nothing to see to.
+pub(super) fn log(name: &NodeName, error: &WriteError) {
+    let cause = error as &dyn std::error::Error;
+    match error {
+        WriteError::Conflict | WriteError::Gone => debug!(node = %name, error = cause, "not written"),
+        WriteError::Refused(_) | WriteError::TimedOut => {
+            warn!(node = %name, error = cause, "cannot write to the node; trying again")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::views::Taint;
+
+    #[test]
+    fn one_write_makes_a_node_initialized() {
+        let taint = Taint {
+            key: "other".to_owned(),
+            value: None,
+            effect: "NoExecute".to_owned(),
+            time_added: Some("2027-01-01T00:00:00Z".to_owned()),
+        };
+        let mut initialization = Initialization {
+            addresses: None,
+            provider_id: Some("cairn://m1".parse().expect("a provider ID")),
+            labels: BTreeMap::from([("topology.kubernetes.io/zone".to_owned(), "row-a".to_owned())]),
+            taints: vec![taint],
+        };
+        assert_eq!(
+            initialized("7", &initialization),
+            json!({
+                "metadata": { "resourceVersion": "7", "labels": { "topology.kubernetes.io/zone": "row-a" } },
+                "spec": {
+                    "providerID": "cairn://m1",
+                    "taints": [{ "key": "other", "effect": "NoExecute", "timeAdded": "2027-01-01T00:00:00Z" }],
+                },
+            })
+        );
+        initialization.provider_id = None;
+        assert_eq!(initialized("7", &initialization)["spec"].get("providerID"), None);
+    }
+}

@@ -1,0 +1,64 @@
+//! What is known of every Node now.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::Context;
+use super::plan::{MachineFacts, Observed, ObservedMachine, ObservedNode};
+use crate::cluster::written::Written;
+use crate::inventory::{Finding, Machine, MachineAddress, NodeIdentity, SharedKeys};
+use crate::model::NodeName;
+use crate::model::views::{NodeAddress, NodeAddressKind, NodeView};
+
+/// Every Node, with what the inventory in force says of it.
+pub(super) fn observe(context: &mut Context, written: &mut Written<NodeName, NodeView>) -> Observed {
+    let mut views: BTreeMap<_, _> =
+        context.nodes.snapshot().into_values().map(|view| (view.name.clone(), view)).collect();
+    written.lay_over(&mut views);
+    let inventory = Arc::clone(&context.inventory.borrow_and_update());
+    let identities: BTreeMap<_, _> = views.iter().map(|(name, view)| (name, identity(view))).collect();
+    let shared = SharedKeys::of(identities.values());
+    let node = |(name, view): (&NodeName, &Arc<NodeView>)| {
+        let machine = machine(inventory.find(&identities[name], &shared));
+        (name.clone(), ObservedNode { view: Arc::clone(view), machine })
+    };
+    Observed { nodes: views.iter().map(node).collect() }
+}
+
+fn identity(view: &NodeView) -> NodeIdentity {
+    NodeIdentity {
+        name: view.name.clone(),
+        provider_id: view.provider_id.clone(),
+        system_uuid: view.system_uuid.clone(),
+    }
+}
+
+fn machine(finding: Finding) -> ObservedMachine {
+    match finding {
+        Finding::Present(machine) => ObservedMachine::Present(facts(&machine)),
+        Finding::Absent => ObservedMachine::Absent,
+        Finding::Unknown(why) => ObservedMachine::Unknown(why.to_string()),
+    }
+}
+
+fn facts(machine: &Machine) -> MachineFacts {
+    MachineFacts {
+        id: machine.id.clone(),
+        addresses: machine.addresses.iter().map(address).collect(),
+        instance_type: machine.instance_type.clone(),
+        zone: machine.zone.clone(),
+        region: machine.region.clone(),
+        labels: machine.labels.clone(),
+    }
+}
+
+fn address(address: &MachineAddress) -> NodeAddress {
+    let kind = match address {
+        MachineAddress::Hostname(_) => NodeAddressKind::Hostname,
+        MachineAddress::InternalIp(_) => NodeAddressKind::InternalIp,
+        MachineAddress::ExternalIp(_) => NodeAddressKind::ExternalIp,
+        MachineAddress::InternalDns(_) => NodeAddressKind::InternalDns,
+        MachineAddress::ExternalDns(_) => NodeAddressKind::ExternalDns,
+    };
+    NodeAddress { kind, address: address.to_string() }
+}
