@@ -27,11 +27,11 @@ use super::Condition;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AddressPoolSpec {
     /// Blocks of addresses, each a CIDR (`10.60.0.0/24`, `fd60::/64`) or first and last address
-    /// (`10.60.0.10-10.60.0.99`); both families may stand in one pool. 1 to 1024 blocks.
+    /// (`10.60.0.10-10.60.0.99`); both families may stand in one pool. 1 to 100 blocks.
     #[x_kube(validation = Rule::new(
         "self.all(b, b.contains('/') ? isCIDR(b) : b.split('-').size() == 2 && b.split('-').all(a, isIP(a.trim())))"
     ).message("each of addresses is a CIDR such as 10.60.0.0/24 or a range first-last such as 10.60.0.10-10.60.0.99"))]
-    #[schemars(length(min = 1, max = 1024), inner(length(max = 100)))]
+    #[schemars(length(min = 1, max = 100), inner(length(max = 90)))]
     pub addresses: Vec<String>,
     /// Whether Services that ask for no particular pool or address may get one of this pool.
     #[serde(default = "yes")]

@@ -10,7 +10,9 @@ pub mod condition;
 pub mod node_report;
 pub mod node_route;
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray,
+};
 use kube::CustomResourceExt;
 
 pub use address_pool::{AddressPool, AddressPoolSpec, AddressPoolStatus};
@@ -31,5 +33,18 @@ pub const LOAD_BALANCER_CLASS: &str = "cairn.dev/cairn";
 
 /// Every CRD, in the order of their kinds.
 pub fn crds() -> Vec<CustomResourceDefinition> {
-    vec![AddressPool::crd(), BgpPeer::crd(), NodeReport::crd(), NodeRoute::crd()]
+    let mut crds = vec![AddressPool::crd(), BgpPeer::crd(), NodeReport::crd(), NodeRoute::crd()];
+    let schemas = crds.iter_mut().flat_map(|crd| &mut crd.spec.versions).filter_map(|version| version.schema.as_mut());
+    schemas.filter_map(|schema| schema.open_api_v3_schema.as_mut()).for_each(drop_rust_formats);
+    crds
+}
+
+/// Removes `format: uint16` and the like, which the API server does not know and warns of at each
+/// apply; the bounds are in `minimum` and `maximum`.
+fn drop_rust_formats(schema: &mut JSONSchemaProps) {
+    schema.format.take_if(|format| format.starts_with("uint"));
+    schema.properties.iter_mut().flat_map(|properties| properties.values_mut()).for_each(drop_rust_formats);
+    if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
+        drop_rust_formats(items);
+    }
 }
