@@ -105,6 +105,7 @@ const WANT: &str = "table inet cairn {
 	chain prerouting {
 		type filter hook prerouting priority filter + 10; policy accept;
 		meta iiftype loopback accept
+		fib daddr . iif type local accept
 		ip daddr . meta l4proto . th dport @served4 accept
 		ip6 daddr . meta l4proto . th dport @served6 accept
 		ip daddr @announced4 jump refuse
@@ -253,12 +254,17 @@ const TIMED_OUT: i32 = 28;
 const ANSWERED: i32 = 0;
 
 fn curl(host: &str) -> Option<i32> {
-    try_sh(&format!("ip netns exec client curl -s --max-time 2 http://{host}/")).status.code()
+    try_sh(&format!("ip netns exec client curl -s --max-time 1 http://{host}/")).status.code()
+}
+
+/// Whether a TCP client is let in, as bash's exit code.
+fn connect(host: &str, port: u16) -> Option<i32> {
+    try_sh(&format!("timeout 2 ip netns exec client bash -c 'exec 3<>/dev/tcp/{host}/{port}'")).status.code()
 }
 
 /// What a UDP client hears after its first packet.
 fn udp(host: &str, port: u16) -> String {
-    let script = format!("exec 3<>/dev/udp/{host}/{port}; echo hello >&3; read -t 2 -u 3 answer");
+    let script = format!("exec 3<>/dev/udp/{host}/{port}; echo hello >&3; read -t 1 -u 3 answer");
     let output = try_sh(&format!("ip netns exec client bash -c '{script}'"));
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
@@ -317,10 +323,10 @@ END"
 }
 
 #[test]
-fn an_announced_address_on_an_interface_of_the_node_is_guarded_too() {
+fn an_announced_address_on_another_interface_is_guarded_and_the_nodes_own_is_not() {
     netns::inside(async || {
         sh(CLIENT);
-        sh("ip addr add 10.60.0.10/32 dev lan; ip addr add fd60::10/128 dev lan nodad");
+        sh("ip addr add 10.60.0.10/32 dev lo; ip addr add fd60::10/128 dev lo nodad");
         let everywhere = TcpListener::bind("[::]:0").expect("a port");
         let port = port_of(&everywhere);
         let mut room = Room::start();
@@ -328,6 +334,14 @@ fn an_announced_address_on_an_interface_of_the_node_is_guarded_too() {
         room.stands().await;
         assert_eq!(curl(&format!("10.60.0.10:{port}")), Some(REFUSED));
         assert_eq!(curl(&format!("[fd60::10]:{port}")), Some(REFUSED));
+        // An address of the interface it came by is the node's own, even if a pool holds it.
+        sh("ip addr add 10.60.0.11/32 dev lan; ip addr add fd60::11/128 dev lan nodad");
+        let mut own = guarded();
+        own.announced.extend(["10.60.0.11", "fd60::11"].map(address));
+        room.guard(own);
+        until(TABLE, |table| table.contains("10.60.0.11") && table.contains("fd60::11")).await;
+        assert_eq!(connect("10.60.0.11", port), Some(0));
+        assert_eq!(connect("fd60::11", port), Some(0));
         // The node itself reaches what it runs.
         sh(&format!("exec 3<>/dev/tcp/10.60.0.10/{port}"));
         // A served port is left to what takes it there: here nothing listens, and the host says so.

@@ -199,6 +199,9 @@ pub(super) enum Field {
     Protocol,
     /// The kind of the interface it came in by, two bytes in the machine's order.
     InterfaceKind,
+    /// What the destination is to the interface the packet came in by (`RTN_*`), four bytes in the
+    /// machine's order.
+    DestinationKind,
     /// The connection's state as bits, four bytes in the machine's order.
     ConnectionState,
 }
@@ -289,6 +292,13 @@ fn load(field: Field, word: u32) -> Attributes {
         Field::InterfaceKind => key("meta", 8),
         Field::Family => key("meta", 15),
         Field::Protocol => key("meta", 16),
+        Field::DestinationKind => {
+            const ADDRESS_KIND: u32 = 3;
+            const DESTINATION: u32 = 2;
+            const INCOMING: u32 = 8;
+            let inner = Attributes::default().number(1, register).number(2, ADDRESS_KIND);
+            expression("fib", inner.number(3, DESTINATION | INCOMING))
+        }
         Field::ConnectionState => key("ct", 0),
     }
 }

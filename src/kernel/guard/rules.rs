@@ -6,6 +6,7 @@
 //!   set served4 { type ipv4_addr . inet_proto . inet_service; }        and served6
 //!   chain prerouting { type filter hook prerouting priority 10;
 //!     iiftype loopback accept
+//!     fib daddr . iif type local accept
 //!     ip daddr . meta l4proto . th dport @served4 accept               and IPv6
 //!     ip daddr @announced4 jump refuse                                 and IPv6
 //!   }
@@ -23,6 +24,8 @@
 //! ```
 //!
 //! - kube-proxy translates before us, at -100: what it takes no longer carries an announced address.
+//! - An address of the interface itself is the node's own: whatever a pool says, nobody is locked
+//!   out of a node. One on another interface (`lo`, `kube-ipvs0`) is guarded.
 //! - A served port is left alone in `prerouting`: kube-proxy may yet drop it (`externalTrafficPolicy:
 //!   Local`, source ranges), refuse it (no endpoints) or take it in the input hook (IPVS). What is
 //!   still unchanged in `forward` means that kube-proxy is behind, or would go back to the router.
@@ -197,9 +200,11 @@ fn rule_in(chain: &str, rule: &Rule) -> Request {
 fn prerouting_rules() -> Vec<Rule> {
     /// `ARPHRD_LOOPBACK`.
     const LOOPBACK: [u8; 2] = 772u16.to_ne_bytes();
+    /// `RTN_LOCAL`.
+    const LOCAL: [u8; 4] = 2u32.to_ne_bytes();
     let accept = Expression::Verdict(Verdict::Accept);
-    let is_from_here = vec![Expression::Load { field: Field::InterfaceKind, word: 0 }, Expression::Equals(&LOOPBACK)];
-    let mut rules = vec![[is_from_here, vec![accept]].concat()];
+    let is = |field, value| vec![Expression::Load { field, word: 0 }, Expression::Equals(value), accept];
+    let mut rules = vec![is(Field::InterfaceKind, &LOOPBACK[..]), is(Field::DestinationKind, &LOCAL[..])];
     rules.extend(FAMILIES.map(|family| [is_family(family), is_served(family), vec![accept]].concat()));
     let refuse = Expression::Verdict(Verdict::Jump(REFUSE));
     rules.extend(FAMILIES.map(|family| [is_announced(family), vec![refuse]].concat()));
