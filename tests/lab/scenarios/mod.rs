@@ -4,6 +4,7 @@ mod announcements;
 mod bench;
 mod faults;
 mod first_service;
+mod guard;
 mod idle;
 mod leaves_nothing;
 mod shutdown;
