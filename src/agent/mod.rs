@@ -49,7 +49,7 @@ use crate::agent::publisher::Publication;
 use crate::agent::rooms::Rooms;
 use crate::agent::stores::Stores;
 use crate::cluster::clock;
-use crate::model::{Moment, NodeName};
+use crate::model::{Moment, NodeName, RouterId};
 use crate::telemetry::http::{self, Diagnostics};
 
 /// Sessions are closed and the process ends within this time.
@@ -91,6 +91,7 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) -> anyhow::Re
         metrics,
         peers: Peers::default(),
         memory: Memory::default(),
+        router_id: None,
         rooms,
         ready,
     };
@@ -123,6 +124,7 @@ struct Agent {
     stores: Stores,
     peers: Peers,
     memory: Memory,
+    router_id: Option<RouterId>,
     rooms: Rooms,
     ready: watch::Sender<bool>,
 }
@@ -148,8 +150,11 @@ impl Agent {
         let desired = desired::plan(&snapshot, &mut self.memory, clock::now());
         self.rooms.wish_routes(&desired);
         let is_synced = self.stores.is_synced();
-        if is_synced {
-            self.rooms.wish_announcements(&desired);
+        // Before its NodeRoute a node has nothing to announce. From then on it keeps its name among
+        // speakers: another router ID would reset every session.
+        self.router_id = self.router_id.or(desired.own_route.is_some().then_some(desired.router_id));
+        if let Some(router_id) = self.router_id.filter(|_| is_synced) {
+            self.rooms.wish_announcements(&desired, router_id);
             self.ready.send_if_modified(|ready| !std::mem::replace(ready, true));
         }
         let outcome = self.rooms.outcome(wrong_peers);

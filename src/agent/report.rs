@@ -14,9 +14,11 @@ use crate::model::{FibRoute, Moment, NodeName};
 const EXCEPTIONS: usize = 32;
 /// Counts may be this old.
 const ORDINARY: Duration = Duration::from_secs(10);
-/// Urgent reports leave at once, but no more than one a second after the first few.
-const URGENT: Duration = Duration::from_secs(1);
-const URGENT_BURST: u32 = 5;
+/// Urgent reports follow each other this fast, so that one tells of all the nodes that join together …
+const URGENT: Duration = Duration::from_millis(100);
+/// … for the first few, and then one in this time.
+const URGENT_SUSTAINED: Duration = Duration::from_secs(1);
+const URGENT_BURST: u32 = 10;
 
 /// What the kernel and BGP rooms say of themselves.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -122,7 +124,7 @@ impl Pacer {
         }
         let due = if is_urgent(published, current) {
             self.refill(now);
-            if self.urgent_credit > 0 { now } else { last_write + URGENT }
+            last_write + if self.urgent_credit > 0 { URGENT } else { URGENT_SUSTAINED }
         } else {
             last_write + ORDINARY + spread
         };
@@ -143,7 +145,7 @@ impl Pacer {
 
     fn refill(&mut self, now: Moment) {
         let earned = self.credit_at.map_or(URGENT_BURST, |at| {
-            u32::try_from(now.since(at).as_secs() / URGENT.as_secs()).unwrap_or(URGENT_BURST)
+            u32::try_from(now.since(at).as_secs() / URGENT_SUSTAINED.as_secs()).unwrap_or(URGENT_BURST)
         });
         if earned > 0 {
             self.urgent_credit = self.urgent_credit.saturating_add(earned).min(URGENT_BURST);
@@ -209,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_report_is_written_when_it_changed_and_at_once_when_someone_waits_for_it() {
-        let at = |seconds| Moment::since_boot(Duration::from_secs(seconds));
+        let at = |seconds: f64| Moment::since_boot(Duration::from_secs_f64(seconds));
         let spread = Duration::from_secs(2);
         let first = NodeReportStatus::default();
         let mut counts = first.clone();
@@ -217,16 +219,21 @@ mod tests {
         let urgent = |n: u64| NodeReportStatus { own_route: Some(n.to_string()), ..first.clone() };
 
         let mut pacer = Pacer::default();
-        assert_eq!(pacer.pace(&first, spread, at(100)), Pace::Now);
-        pacer.wrote(first.clone(), at(100));
-        assert_eq!(pacer.pace(&first, spread, at(101)), Pace::Rest);
-        assert_eq!(pacer.pace(&counts, spread, at(101)), Pace::At(at(112)));
-        assert_eq!(pacer.pace(&counts, spread, at(112)), Pace::Now);
-        for n in 0..5 {
-            assert_eq!(pacer.pace(&urgent(n), spread, at(101)), Pace::Now, "{n}");
-            pacer.wrote(urgent(n), at(101));
+        assert_eq!(pacer.pace(&first, spread, at(100.0)), Pace::Now);
+        pacer.wrote(first.clone(), at(100.0));
+        assert_eq!(pacer.pace(&first, spread, at(101.0)), Pace::Rest);
+        assert_eq!(pacer.pace(&counts, spread, at(101.0)), Pace::At(at(112.0)));
+        assert_eq!(pacer.pace(&counts, spread, at(112.0)), Pace::Now);
+        // A burst, a tenth of a second apart.
+        for n in 0..10 {
+            let moment = at(101.0 + 0.125 * n as f64);
+            assert_eq!(pacer.pace(&urgent(n), spread, moment), Pace::Now, "{n}");
+            pacer.wrote(urgent(n), moment);
+            assert!(matches!(pacer.pace(&urgent(n + 1), spread, moment), Pace::At(_)), "{n}");
         }
-        assert_eq!(pacer.pace(&urgent(9), spread, at(101)), Pace::At(at(102)));
-        assert_eq!(pacer.pace(&urgent(9), spread, at(102)), Pace::Now);
+        // One credit was earned in that second; then it is one a second.
+        assert_eq!(pacer.pace(&urgent(98), spread, at(102.25)), Pace::Now);
+        pacer.wrote(urgent(98), at(102.25));
+        assert_eq!(pacer.pace(&urgent(99), spread, at(102.5)), Pace::At(at(103.25)));
     }
 }

@@ -87,13 +87,13 @@ impl Rooms {
         set(&self.routes, Some(Arc::new(desired.routes.wanted.clone())));
     }
 
-    /// Hands the speaker and the guard what is announced.
-    pub fn wish_announcements(&self, desired: &Desired) {
+    /// Hands the speaker and the guard what is announced, and in whose name.
+    pub fn wish_announcements(&self, desired: &Desired, router_id: RouterId) {
         set(&self.guarded, Some(Arc::new(desired.entries.guarded.clone())));
         set(
             &self.speaker,
             Arc::new(bgp::Desired {
-                router_id: desired.router_id,
+                router_id,
                 next_hops: desired.next_hops,
                 peers: desired.peers.iter().map(|peer| (peer.name.clone(), peer_config(peer))).collect(),
                 adverts: Arc::new(desired.adverts.clone()),

@@ -9,14 +9,21 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::pin::pin;
 use std::sync::{Arc, RwLock};
+use std::time::Duration;
 
 use futures_util::StreamExt;
+use kube::runtime::watcher::ExponentialBackoff;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
+
+/// Pauses between attempts while the server is away, with full jitter. A node that is back late serves
+/// stale routes, and what an attempt costs a server that is coming up is one connection.
+const FIRST_RETRY: Duration = Duration::from_millis(500);
+const LAST_RETRY: Duration = Duration::from_secs(8);
 
 /// Views of every object of one kind, by name (`namespace/name` for namespaced kinds).
 ///
@@ -119,7 +126,8 @@ impl<V: PartialEq + Send + Sync + 'static> Writer<V> {
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
     {
         let kind = K::kind(&()).into_owned();
-        let mut events = pin!(watcher(api, config).default_backoff());
+        let backoff = ExponentialBackoff::new(FIRST_RETRY, LAST_RETRY, 2.0, true);
+        let mut events = pin!(watcher(api, config).backoff(backoff));
         while let Some(event) = events.next().await {
             match event {
                 Ok(event) => {

@@ -102,6 +102,10 @@ pub fn plan(observed: &Observed) -> Plan {
     let ready: BTreeSet<_> = observed.nodes.values().filter(|node| can_witness(node)).map(|node| &node.name).collect();
     for (name, node) in observed.nodes.iter().filter(|(_, node)| !node.pod_cidrs.is_empty()) {
         let known = observed.routes.get(name);
+        // Before its Node is initialized there is no way to it, and nothing to tell.
+        if known.is_none() && node.internal_ips().next().is_none() {
+            continue;
+        }
         let known_witnesses = known.map(|route| route.spec.witnesses.as_slice()).unwrap_or_default();
         let spec = spec(node, witnesses::choose(name, known_witnesses, &ready));
         let is_right = known.is_some_and(|route| route.spec == spec && route.owner_uid.as_ref() == Some(&node.uid));
@@ -301,6 +305,15 @@ mod tests {
         };
         assert_eq!(*written(&plan, "n1"), want);
         assert_eq!(plan.routes.len(), 1, "a node without pod CIDRs has no routes");
+    }
+
+    #[test]
+    fn a_node_has_no_node_route_before_it_has_an_address_and_keeps_the_one_it_has() {
+        let without = || NodeView { addresses: Vec::new(), ..node("n1", 1) };
+        assert_eq!(plan(&observed(vec![without()])), Plan::default());
+        let mut state = settled(vec![node("n1", 1)]);
+        state.nodes.insert(name("n1"), Arc::new(without()));
+        assert!(written(&plan(&state), "n1").addresses.is_empty());
     }
 
     #[test]
