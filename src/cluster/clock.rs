@@ -1,3 +1,4 @@
+#![expect(clippy::disallowed_methods, reason = "shell: the clock")]
 //! The only clock: CLOCK_BOOTTIME.
 //!
 //! `Instant` stands still in suspend and the wall clock jumps; see [`Moment`].
@@ -15,4 +16,12 @@ pub fn now() -> Moment {
     let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
     let nanoseconds = u32::try_from(time.tv_nsec).unwrap_or_default();
     Moment::since_boot(Duration::new(seconds, nanoseconds))
+}
+
+/// Waits until a moment; for ever without one. Cancel-safe.
+pub async fn until(moment: Option<Moment>) {
+    match moment {
+        Some(moment) => tokio::time::sleep(moment.since(now())).await,
+        None => std::future::pending().await,
+    }
 }

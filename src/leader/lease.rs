@@ -80,7 +80,7 @@ pub async fn hold(
         let input = tokio::select! {
             // A closed channel is a stop as well.
             _ = stop.wait_for(|stop| *stop) => Input::Stop,
-            () = sleep_until(election.deadline()) => Input::Tick,
+            () = clock::until(election.deadline()) => Input::Tick,
         };
         let mut outputs = election.step(input, clock::now());
         while !outputs.is_empty() {
@@ -101,13 +101,6 @@ pub async fn hold(
             }
             outputs = answer.map(|answer| election.step(answer, clock::now())).unwrap_or_default();
         }
-    }
-}
-
-async fn sleep_until(deadline: Option<Moment>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep(deadline.since(clock::now())).await,
-        None => std::future::pending().await,
     }
 }
 

@@ -67,11 +67,12 @@ pub async fn run(mut context: Context, seed: u64) {
         let observed = observe::observe(&mut context, &mut memory.written);
         let plan = plan::plan(&observed);
         carry_out(&context, &observed, plan, &mut memory).await;
-        let retry = memory.backoff.deadline().map_or(PERIOD, |at| at.since(clock::now()).min(PERIOD));
+        let period_ends = clock::now() + PERIOD;
+        let deadline = memory.backoff.deadline().map_or(period_ends, |retry| retry.min(period_ends));
         tokio::select! {
             () = context.nodes.changed() => {}
             () = inventory_changed(&mut context.inventory) => {}
-            () = tokio::time::sleep(retry) => {}
+            () = clock::until(Some(deadline)) => {}
         }
     }
 }

@@ -71,12 +71,13 @@ pub async fn run(mut context: Context, seed: u64) {
     loop {
         let plan = plan::plan(&observe::observe(&context, &mut memory));
         carry_out(&context, plan, &mut memory).await;
-        let retry = memory.backoff.deadline().map_or(PERIOD, |at| at.since(clock::now()).min(PERIOD));
+        let period_ends = clock::now() + PERIOD;
+        let deadline = memory.backoff.deadline().map_or(period_ends, |retry| retry.min(period_ends));
         tokio::select! {
             () = context.nodes.changed() => {}
             () = context.routes.changed() => {}
             () = context.reports.changed() => {}
-            () = tokio::time::sleep(retry) => {}
+            () = clock::until(Some(deadline)) => {}
         }
     }
 }

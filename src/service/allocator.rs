@@ -660,23 +660,15 @@ mod tests {
 
     fn any_requests() -> impl Strategy<Value = Vec<Request>> {
         let families = prop_oneof![Just(vec![Family::V4]), Just(vec![Family::V6]), Just(vec![Family::V4, Family::V6])];
-        let one = (families, any::<bool>(), any_held(), any_wish(), 0_i64..4);
-        prop::collection::vec(one, 0..14).prop_map(|all| {
-            let number = |(index, (families, needs_every_family, held, mut wish, created_seconds)): (
-                usize,
-                (Vec<Family>, bool, Vec<IpAddr>, Wish, i64),
-            )| {
+        let one = (families, any::<bool>(), any_held(), any_wish(), 0_i64..4).prop_map(
+            |(families, needs_every_family, held, mut wish, created_seconds)| {
                 wish.addresses.retain(|address| families.contains(&Family::of(*address)));
-                Request {
-                    key: key(&format!("s{index}")),
-                    created_seconds,
-                    families,
-                    needs_every_family,
-                    held,
-                    wish: Ok(wish),
-                }
-            };
-            all.into_iter().enumerate().map(number).collect()
+                Request { created_seconds, families, needs_every_family, held, wish: Ok(wish), ..request("s") }
+            },
+        );
+        prop::collection::vec(one, 0..14).prop_map(|all| {
+            let named = |(index, request)| Request { key: key(&format!("s{index}")), ..request };
+            all.into_iter().enumerate().map(named).collect()
         })
     }
 

@@ -77,11 +77,12 @@ pub async fn run(mut context: Context, seed: u64) {
         let observed = observe::observe(&context, &mut memory);
         let plan = plan::plan(&observed);
         carry_out(&context, &observed, plan, &mut memory).await;
-        let retry = memory.backoff.deadline().map_or(PERIOD, |at| at.since(clock::now()).min(PERIOD));
+        let period_ends = clock::now() + PERIOD;
+        let deadline = memory.backoff.deadline().map_or(period_ends, |retry| retry.min(period_ends));
         tokio::select! {
             () = context.services.changed() => {}
             () = context.pools.changed() => {}
-            () = tokio::time::sleep(retry) => {}
+            () = clock::until(Some(deadline)) => {}
         }
     }
 }
