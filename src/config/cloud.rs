@@ -116,7 +116,9 @@ mod tests {
         );
         assert_eq!(
             check("apiVersion: config.cairn.dev/v1alpha1\nkind: CloudConfig\ninvetory: {files: []}\n"),
-            Err("/etc/cairn/cloud.yaml:3:1: invetory: is not a field: did you mean inventory?".to_owned())
+            Err("/etc/cairn/cloud.yaml:3:1: invetory: is not a field: did you mean inventory?\n\
+                 /etc/cairn/cloud.yaml:3:19: invetory.files: is empty: it takes at least one entry"
+                .to_owned())
         );
         let told = check(
             "apiVersion: config.cairn.dev/v1alpha1\nkind: CloudConfig\ninventory:\n  files:\n  - a.yaml\n  - a.yaml\n  - ''\n",
