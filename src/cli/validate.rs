@@ -18,7 +18,7 @@ use crate::config::nearest::nearest;
 use crate::config::object::{self, Head};
 use crate::config::{CloudConfig, Fault, Faults, FieldPath, Peer, Pool, schema, source};
 use crate::inventory::document::Sourced;
-use crate::inventory::{Extent, Inventory, file};
+use crate::inventory::{self, Extent, Inventory};
 
 /// The name of the standard input on the command line.
 const STANDARD_INPUT: &str = "-";
@@ -208,27 +208,29 @@ impl Check {
     }
 
     fn inventory(&mut self, file: &Path, document: Node) -> Option<String> {
-        let sourced = self.faults.take(file::read(file, document))?;
+        let sourced = self.faults.take(inventory::file::read(file, document))?;
         let machines = sourced.document.machines.len();
         self.inventories.push(sourced);
         Some(format!("{machines} machine{}", if machines == 1 { "" } else { "s" }))
     }
 
     fn address_pool(&mut self, file: &Path, document: Node, head: &Head) -> Option<String> {
-        let spec: AddressPoolSpec = self.faults.take(object::read_spec(file, &document))?;
         self.refuse_twice(file, &document, head);
         let name = head.name.as_deref().unwrap_or_default();
-        let pool = Pool::check(name, &spec).map_err(|faults| placed(faults, file, &document));
+        let pool = object::read_spec::<AddressPoolSpec>(file, &document).and_then(|spec| {
+            spec.check(|spec| Pool::check(name, &spec).map_err(|faults| placed(faults, file, &document)))
+        });
         let pool = self.faults.take(pool)?;
         self.pools.push((file.to_owned(), document, pool));
         Some(head.title())
     }
 
     fn bgp_peer(&mut self, file: &Path, document: &Node, head: &Head) -> Option<String> {
-        let spec: BgpPeerSpec = self.faults.take(object::read_spec(file, document))?;
         self.refuse_twice(file, document, head);
         let name = head.name.as_deref().unwrap_or_default();
-        let peer = Peer::check(name, &spec).map_err(|faults| placed(faults, file, document));
+        let peer = object::read_spec::<BgpPeerSpec>(file, document).and_then(|spec| {
+            spec.check(|spec| Peer::check(name, &spec).map_err(|faults| placed(faults, file, document)))
+        });
         self.faults.take(peer).map(|_| head.title())
     }
 
@@ -335,7 +337,8 @@ mod tests {
                 "apiVersion: cairn.dev/v1alpha1\nkind: BgpPeer\nmetadata: {name: router}\nspec:\n  localASN: 64513\n  peerAsn: 0\n  address: 10.90.0.1\n  port: bgp\n  holdTimeSeconds: 2\n",
                 "f.yaml:5:3: spec.localASN: is not a field: did you mean localAsn?\n\
                  f.yaml:6:12: spec.peerAsn: 0 is out of range: it takes 1 to 4294967294\n\
-                 f.yaml:8:9: spec.port: \"bgp\" is text: it takes a whole number, 1 to 65535\n",
+                 f.yaml:8:9: spec.port: \"bgp\" is text: it takes a whole number, 1 to 65535\n\
+                 f.yaml:9:20: BgpPeer router: spec.holdTimeSeconds: 2 is too short: it takes 3 to 65535 seconds, or 0 for a session that never expires\n",
             ),
             (
                 "apiVersion: cairn.dev/v1alpha1\nkind: BgpPeer\nmetadata: {name: router}\nspec: {localAsn: 23456, peerAsn: 1, address: fe80::1, holdTimeSeconds: 2}\n",

@@ -64,7 +64,11 @@ impl CloudConfig {
     /// Every fault of the document.
     pub fn check(file: &Path, document: &document::Node) -> Result<Self, Faults> {
         Head::expect(file, document, Self::API_VERSION, Self::KIND)?;
-        let RawCloudConfig { api_version: _, kind: _, inventory } = object::read(file, document)?;
+        object::read(file, document)?.check(|raw| Self::of_raw(raw, file, document))
+    }
+
+    fn of_raw(raw: RawCloudConfig, file: &Path, document: &document::Node) -> Result<Self, Faults> {
+        let RawCloudConfig { api_version: _, kind: _, inventory } = raw;
         let folder = file.parent().unwrap_or(Path::new(""));
         let mut faults = Faults::NONE;
         for (index, path) in inventory.files.iter().enumerate() {
@@ -112,7 +116,9 @@ mod tests {
         );
         assert_eq!(
             check("apiVersion: config.cairn.dev/v1alpha1\nkind: CloudConfig\ninvetory: {files: []}\n"),
-            Err("/etc/cairn/cloud.yaml:3:1: invetory: is not a field: did you mean inventory?".to_owned())
+            Err("/etc/cairn/cloud.yaml:3:1: invetory: is not a field: did you mean inventory?\n\
+                 /etc/cairn/cloud.yaml:3:19: invetory.files: is empty: it takes at least one entry"
+                .to_owned())
         );
         let told = check(
             "apiVersion: config.cairn.dev/v1alpha1\nkind: CloudConfig\ninventory:\n  files:\n  - a.yaml\n  - a.yaml\n  - ''\n",

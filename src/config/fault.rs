@@ -59,6 +59,11 @@ impl FieldPath {
         })
     }
 
+    /// Whether this is the field, or one inside it.
+    pub fn is_within(&self, field: &Self) -> bool {
+        self.0.starts_with(&field.0)
+    }
+
     fn with(&self, step: Step) -> Self {
         Self(self.0.iter().cloned().chain([step]).collect())
     }
@@ -174,6 +179,11 @@ impl Faults {
     /// Each fault.
     pub fn iter(&self) -> std::slice::Iter<'_, Fault> {
         self.0.iter()
+    }
+
+    /// Whether one of them is of this field or of what it is part of.
+    pub fn cover(&self, field: &FieldPath) -> bool {
+        self.0.iter().any(|fault| field.is_within(&fault.field))
     }
 
     /// Adds one.

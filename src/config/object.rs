@@ -76,24 +76,57 @@ impl Head {
     }
 }
 
-/// Reads a whole document of a known kind into its raw type.
+/// A document in its raw type, as far as its shape is right.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shaped<T> {
+    /// The raw value; fields with a fault are left out, or empty where they are required.
+    pub raw: T,
+    /// Every wrong shape.
+    pub faults: Faults,
+}
+
+impl<T> Shaped<T> {
+    /// Checks what the raw value means, and tells the faults of both; of a field whose shape is
+    /// wrong, its meaning is nobody's concern.
+    ///
+    /// # Errors
+    /// Every fault of shape or meaning.
+    pub fn check<U>(mut self, check: impl FnOnce(T) -> Result<U, Faults>) -> Result<U, Faults> {
+        let (checked, meant) = match check(self.raw) {
+            Ok(checked) => (Some(checked), Faults::NONE),
+            Err(faults) => (None, faults),
+        };
+        let also: Vec<_> = meant.into_iter().filter(|fault| !self.faults.cover(&fault.field)).collect();
+        self.faults.extend(also);
+        match checked {
+            Some(checked) => self.faults.or(checked),
+            None => Err(self.faults),
+        }
+    }
+}
+
+/// Reads a whole document of a known kind.
 ///
 /// # Errors
-/// Every way in which its shape is not that of the type.
-pub fn read<T: JsonSchema + DeserializeOwned>(file: &Path, document: &Node) -> Result<T, Faults> {
-    read_part(file, document, &FieldPath::ROOT, &schema_of::<T>())
+/// The faults, when nothing of the type can be made of the document.
+pub fn read<T: JsonSchema + DeserializeOwned>(file: &Path, document: &Node) -> Result<Shaped<T>, Faults> {
+    let schema::Checked { value, faults } = schema::check(file, document, &schema_of::<T>());
+    raw(value, faults, || Fault::of_file(file, "").at(document.position))
 }
 
 /// Reads the `spec` of an object of the API, and checks what is around it.
 ///
 /// # Errors
-/// Every way in which its shape is not that of the type, and a missing name.
-pub fn read_spec<T: JsonSchema + DeserializeOwned>(file: &Path, document: &Node) -> Result<T, Faults> {
+/// The faults, when nothing of the type can be made of the document.
+pub fn read_spec<T: JsonSchema + DeserializeOwned>(file: &Path, document: &Node) -> Result<Shaped<T>, Faults> {
+    let mut spec = schema_of::<T>();
+    // References start at the top of the schema.
+    let definitions = spec.as_object_mut().and_then(|spec| spec.remove("$defs"));
     // The API server checks the rest of metadata and takes no status from people.
-    let around = json!({
+    let whole = json!({
         "type": "object",
         "properties": {
-            "apiVersion": {}, "kind": {}, "status": {}, "spec": { "type": "object" },
+            "apiVersion": {}, "kind": {}, "status": {}, "spec": spec,
             "metadata": {
                 "type": "object",
                 "properties": { "name": { "type": "string", "minLength": 1 } },
@@ -102,20 +135,19 @@ pub fn read_spec<T: JsonSchema + DeserializeOwned>(file: &Path, document: &Node)
         },
         "required": ["metadata", "spec"],
         "additionalProperties": false,
+        "$defs": definitions,
     });
-    let mut faults = Faults::NONE;
-    faults.take(schema::check(file, document, &FieldPath::ROOT, &around));
-    let spec = document.get("spec").filter(|spec| matches!(spec.value, Value::Mapping(_)));
-    match spec.and_then(|spec| faults.take(read_part(file, spec, &FieldPath::of("spec"), &schema_of::<T>()))) {
-        Some(raw) => faults.or(raw),
-        None => Err(faults),
-    }
+    let schema::Checked { mut value, faults } = schema::check(file, document, &whole);
+    raw(value["spec"].take(), faults, || Fault::new(FieldPath::of("spec"), "").in_file(file).at(document.position))
 }
 
-fn read_part<T: DeserializeOwned>(file: &Path, node: &Node, field: &FieldPath, schema: &Json) -> Result<T, Faults> {
-    schema::check(file, node, field, schema)?;
-    serde_json::from_value(node.to_json())
-        .map_err(|error| Fault::new(field.clone(), error.to_string()).in_file(file).at(node.position).into())
+fn raw<T: DeserializeOwned>(value: Json, faults: Faults, fault: impl FnOnce() -> Fault) -> Result<Shaped<T>, Faults> {
+    match serde_json::from_value(value) {
+        Ok(raw) => Ok(Shaped { raw, faults }),
+        // Either a stand-in did not serve, which its fault explains, or serde knows better.
+        Err(_) if !faults.is_empty() => Err(faults),
+        Err(error) => Err(Fault { message: error.to_string(), ..fault() }.into()),
+    }
 }
 
 /// The schema of a Rust type, unknown fields refused.

@@ -9,18 +9,27 @@ use std::path::Path;
 use regex_lite::Regex;
 use serde_json::Value as Json;
 
-use super::document::{Node, Value};
+use super::document::{Entry, Node, Value};
 use super::nearest::nearest;
 use super::{Fault, Faults, FieldPath, Position};
 
-/// Checks `node`, the field `field` of a document, against `schema`; its `$defs` are at the top.
-///
-/// # Errors
-/// Every fault, with file, position and field.
-pub fn check(file: &Path, node: &Node, field: &FieldPath, schema: &Json) -> Result<(), Faults> {
+/// The outcome of a check: every fault, and a value of the right shape all the same.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Checked {
+    /// What was written; without the optional fields that are wrong, and with an empty stand-in for
+    /// each required one. The checks of what values mean go on with it, so that one wrong shape does
+    /// not hide another wrong meaning.
+    pub value: Json,
+    /// Every wrong shape.
+    pub faults: Faults,
+}
+
+/// Checks a document against a schema.
+pub fn check(file: &Path, document: &Node, schema: &Json) -> Checked {
     let mut checker = Checker { file, root: schema, faults: Faults::NONE };
-    checker.check(node, schema, field);
-    checker.faults.or(())
+    let value = checker.check(document, schema, &FieldPath::ROOT);
+    let value = value.unwrap_or_else(|| checker.stand_in(schema, DEEPEST_STAND_IN));
+    Checked { value, faults: checker.faults }
 }
 
 /// Words in a row: `a, b or c`.
@@ -33,6 +42,9 @@ pub fn one_of<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     }
 }
 
+/// Types that need a value of themselves have no end.
+const DEEPEST_STAND_IN: usize = 16;
+
 struct Checker<'a> {
     file: &'a Path,
     root: &'a Json,
@@ -40,94 +52,98 @@ struct Checker<'a> {
 }
 
 impl<'a> Checker<'a> {
-    fn check(&mut self, node: &Node, schema: &'a Json, field: &FieldPath) {
-        let Some(schema) = self.resolve(schema) else { return };
+    /// The value, or `None` when it cannot be used at all.
+    fn check(&mut self, node: &Node, schema: &'a Json, field: &FieldPath) -> Option<Json> {
+        let Some(schema) = self.resolve(schema) else { return Some(node.to_json()) };
         if let Some(words) = words(schema) {
             return self.check_word(node, &words, field);
         }
         if let Some(choice) = choices(schema) {
-            let is_null = |schema: &&Json| schema["type"] == "null";
-            if node.value == Value::Null && choice.iter().any(|schema| is_null(&schema)) {
-                return;
-            }
-            // Of a real choice between shapes only serde can tell which is meant.
-            if let [only] = choice.iter().filter(|schema| !is_null(schema)).collect::<Vec<_>>().as_slice() {
-                self.check(node, only, field);
-            }
-            return;
-        }
-        for part in schema["allOf"].as_array().into_iter().flatten() {
-            self.check(node, part, field);
+            return self.check_choice(node, choice, field);
         }
         let types = types(schema);
         if !types.is_empty() && !types.iter().any(|kind| is_of_type(&node.value, kind)) {
             return self.tell(field, node.position, wrong_type(&node.value, schema, &types));
         }
-        self.check_value(node, schema, field);
-    }
-
-    fn check_value(&mut self, node: &Node, schema: &'a Json, field: &FieldPath) {
         match &node.value {
-            Value::Null | Value::Boolean(_) => {}
+            Value::Null | Value::Boolean(_) => Some(node.to_json()),
             Value::Number(number, written) => {
                 let (least, most) = bounds(schema);
                 let number = number.as_f64().unwrap_or(f64::NAN);
                 if least.is_some_and(|least| number < least) || most.is_some_and(|most| number > most) {
-                    self.tell(
-                        field,
-                        node.position,
-                        format!("{written} is out of range: it takes {}", range(least, most)),
-                    );
+                    let message = format!("{written} is out of range: it takes {}", range(least, most));
+                    return self.tell(field, node.position, message);
                 }
+                Some(node.to_json())
             }
-            Value::Text(text) => {
-                let message = length_fault(text, schema).or_else(|| pattern_fault(text, schema));
-                message.into_iter().for_each(|message| self.tell(field, node.position, message));
-            }
-            Value::List(nodes) => {
-                if let Some(message) = count_fault(nodes.len(), schema) {
-                    self.tell(field, node.position, message);
-                }
-                if let Some(of_entries) = schema.get("items") {
-                    nodes.iter().enumerate().for_each(|(i, node)| self.check(node, of_entries, &field.entry(i)));
-                }
-            }
-            Value::Mapping(_) => self.check_mapping(node, schema, field),
+            Value::Text(text) => match length_fault(text, schema).or_else(|| pattern_fault(text, schema)) {
+                Some(message) => self.tell(field, node.position, message),
+                None => Some(node.to_json()),
+            },
+            Value::List(nodes) => Some(self.check_list(node, nodes, schema, field)),
+            Value::Mapping(entries) => Some(self.check_mapping(node, entries, schema, field)),
         }
     }
 
-    fn check_mapping(&mut self, node: &Node, schema: &'a Json, field: &FieldPath) {
-        let Value::Mapping(entries) = &node.value else { return };
-        let properties = schema["properties"].as_object();
+    fn check_choice(&mut self, node: &Node, choice: &'a [Json], field: &FieldPath) -> Option<Json> {
+        let is_null = |schema: &&Json| schema["type"] == "null";
+        let may_be_null = choice.iter().any(|schema| is_null(&schema));
+        match choice.iter().filter(|schema| !is_null(schema)).collect::<Vec<_>>().as_slice() {
+            _ if may_be_null && node.value == Value::Null => Some(Json::Null),
+            [only] => self.check(node, only, field),
+            // Of a real choice between shapes only serde can tell which is meant.
+            _ => Some(node.to_json()),
+        }
+    }
+
+    fn check_list(&mut self, node: &Node, nodes: &[Node], schema: &'a Json, field: &FieldPath) -> Json {
+        if let Some(message) = count_fault(nodes.len(), schema) {
+            self.tell(field, node.position, message);
+        }
+        let Some(of_entries) = schema.get("items") else { return node.to_json() };
+        let mut check = |(index, node): (usize, &Node)| {
+            let value = self.check(node, of_entries, &field.entry(index));
+            value.unwrap_or_else(|| self.stand_in(of_entries, DEEPEST_STAND_IN))
+        };
+        nodes.iter().enumerate().map(&mut check).collect()
+    }
+
+    fn check_mapping(&mut self, node: &Node, entries: &[Entry], schema: &'a Json, field: &FieldPath) -> Json {
+        let known: Vec<&str> =
+            schema["properties"].as_object().into_iter().flat_map(|known| known.keys().map(String::as_str)).collect();
+        let mut checked = serde_json::Map::new();
         let mut misspelt = Vec::new();
-        for entry in entries {
-            let inner = field.field(&entry.key);
-            match (properties.and_then(|properties| properties.get(&entry.key)), schema.get("additionalProperties")) {
-                (Some(of_field), _) => self.check(&entry.value, of_field, &inner),
+        for Entry { key, key_position, value } in entries {
+            let inner = field.field(key);
+            let (name, of_field) = match (property(schema, key), schema.get("additionalProperties")) {
+                (Some(of_field), _) => (key.as_str(), of_field),
                 (None, Some(Json::Bool(false))) => {
-                    let known = properties.into_iter().flat_map(|properties| properties.keys().map(String::as_str));
-                    let (message, meant) = unknown_field(&entry.key, known.collect());
-                    misspelt.extend(meant);
-                    self.tell(&inner, entry.key_position, message);
+                    let (message, meant) = unknown_field(key, known.clone());
+                    self.tell(&inner, *key_position, message);
+                    // A slip of the fingers is one fault: the value is taken for the field that was meant.
+                    let Some(meant) = meant.filter(|meant| node.get(meant).is_none()) else { continue };
+                    (meant, &schema["properties"][meant])
                 }
-                (None, Some(of_others)) => self.check(&entry.value, of_others, &inner),
-                (None, None) => {}
-            }
+                (None, of_others) => (key.as_str(), of_others.unwrap_or(&Json::Bool(true))),
+            };
+            let value = self.check(value, of_field, &inner);
+            misspelt.extend((name != key).then_some(name));
+            checked.extend(value.map(|value| (name.to_owned(), value)));
         }
         for required in schema["required"].as_array().into_iter().flatten().filter_map(Json::as_str) {
-            // One slip of the fingers is one fault.
+            let of_field = property(schema, required).unwrap_or(&Json::Bool(true));
             if node.get(required).is_none() && !misspelt.contains(&required) {
-                let of_field = properties.and_then(|properties| properties.get(required));
-                let takes = of_field.and_then(|of_field| self.resolve(of_field)).map(takes);
-                let message = format!("is missing: it takes {}", takes.as_deref().unwrap_or("a value"));
-                self.tell(&field.field(required), node.position, message);
+                let takes = self.resolve(of_field).map_or("a value".to_owned(), takes);
+                self.tell(&field.field(required), node.position, format!("is missing: it takes {takes}"));
             }
+            checked.entry(required).or_insert_with(|| self.stand_in(of_field, DEEPEST_STAND_IN));
         }
+        Json::Object(checked)
     }
 
-    fn check_word(&mut self, node: &Node, words: &[&str], field: &FieldPath) {
+    fn check_word(&mut self, node: &Node, words: &[&str], field: &FieldPath) -> Option<Json> {
         let written = match &node.value {
-            Value::Text(text) if words.contains(&text.as_str()) => return,
+            Value::Text(text) if words.contains(&text.as_str()) => return Some(node.to_json()),
             Value::Text(text) => Some(text),
             _ => None,
         };
@@ -142,11 +158,37 @@ impl<'a> Checker<'a> {
         {
             message.push_str(&format!("; did you mean {near}?"));
         }
-        self.tell(field, node.position, message);
+        self.tell(field, node.position, message)
+    }
+
+    /// The emptiest value of the right shape.
+    fn stand_in(&self, schema: &Json, deepest: usize) -> Json {
+        let Some(schema) = self.resolve(schema).filter(|_| deepest > 0) else { return Json::Null };
+        if let Some(word) = words(schema).and_then(|words| words.first().copied()) {
+            return word.into();
+        }
+        if let Some(first) = choices(schema).and_then(|choice| choice.first()) {
+            return self.stand_in(first, deepest - 1);
+        }
+        match types(schema).first() {
+            Some(&"string") => "".into(),
+            Some(&("integer" | "number")) => 0.into(),
+            Some(&"boolean") => false.into(),
+            Some(&"array") => Json::Array(Vec::new()),
+            Some(&"object") => {
+                let required = schema["required"].as_array().into_iter().flatten().filter_map(Json::as_str);
+                let stand_in = |name: &str| (name.to_owned(), self.stand_in(&schema["properties"][name], deepest - 1));
+                Json::Object(required.map(stand_in).collect())
+            }
+            _ => Json::Null,
+        }
     }
 
     /// The schema itself, `$ref` followed; `None` where it goes in circles or nowhere.
-    fn resolve(&self, schema: &'a Json) -> Option<&'a Json> {
+    fn resolve<'s>(&self, schema: &'s Json) -> Option<&'s Json>
+    where
+        'a: 's,
+    {
         let mut schema = schema;
         for _ in 0..16 {
             match schema.get("$ref").and_then(Json::as_str) {
@@ -157,8 +199,10 @@ impl<'a> Checker<'a> {
         None
     }
 
-    fn tell(&mut self, field: &FieldPath, position: Position, message: String) {
+    /// Tells a fault of a value, which therefore cannot be used.
+    fn tell(&mut self, field: &FieldPath, position: Position, message: String) -> Option<Json> {
         self.faults.push(Fault::new(field.clone(), message).in_file(self.file).at(position));
+        None
     }
 }
 
@@ -296,6 +340,10 @@ fn count_fault(count: usize, schema: &Json) -> Option<String> {
     }
 }
 
+fn property<'a>(schema: &'a Json, name: &str) -> Option<&'a Json> {
+    schema["properties"].get(name)
+}
+
 /// What to say of a key that no field has, and the field that was meant, if that is plain.
 fn unknown_field<'a>(key: &str, mut known: Vec<&'a str>) -> (String, Option<&'a str>) {
     known.sort_unstable();
@@ -366,8 +414,12 @@ mod tests {
     fn faults(text: &str) -> String {
         let file = Path::new("f");
         let parsed = parse(file, text);
-        let told = parsed.documents.iter().map(|node| check(file, node, &FieldPath::ROOT, &schema()));
-        told.filter_map(Result::err).map(|faults| faults.to_string()).collect()
+        let told = parsed.documents.iter().map(|node| check(file, node, &schema()).faults);
+        told.map(|mut faults| {
+            faults.sort();
+            faults.to_string()
+        })
+        .collect()
     }
 
     #[test]
@@ -437,6 +489,24 @@ mod tests {
     fn all_faults_are_told_at_once() {
         let text = "state: x\nport: 0\nname: ''\nentries: [{}, {address: 1}, {address: x}]\n";
         assert_eq!(faults(text).lines().count(), 6, "{}", faults(text));
+    }
+
+    #[test]
+    fn what_is_wrong_is_left_out_or_stood_in_for() {
+        for (text, want) in [
+            ("{state: x, port: 0, name: abc}", json!({"state": "planned", "name": "abc"})),
+            (
+                "{entries: [{}, 5, {address: x, y: 1}]}",
+                json!({
+                    "state": "planned", "entries": [{"address": ""}, {"address": ""}, {"address": "x"}]
+                }),
+            ),
+            ("5", json!({"state": "planned"})),
+            ("{labels: {a: 1, b: c}, sate: active}", json!({"state": "active", "labels": {"b": "c"}})),
+        ] {
+            let parsed = parse(Path::new("f"), text);
+            assert_eq!(check(Path::new("f"), &parsed.documents[0], &schema()).value, want, "{text}");
+        }
     }
 
     proptest! {

@@ -38,19 +38,19 @@ impl Inventory {
             region.iter().for_each(|region| place.check_label_value(region, &mut faults));
             for (index, entry) in source.document.machines.iter().enumerate() {
                 let place = Place { source, field: FieldPath::of("machines").entry(index) };
-                let machine = check_machine(entry, &place, &locations, &mut faults);
-                machines.extend(machine.map(|machine| (place, machine)));
+                machines.extend(check_machine(entry, &place, &locations, &mut faults));
             }
         }
-        refuse_shared(&machines, &mut faults);
+        refuse_shared(sources, &mut faults);
         let is_empty = sources.iter().all(|source| source.document.machines.is_empty());
         if let (true, Extent::Whole, Some(first)) = (is_empty, extent, sources.first()) {
             let message =
                 "has no machine: it takes at least one, as a file that was emptied by mistake has none either";
-            faults.push(Place { source: first, field: FieldPath::of("machines") }.fault(message));
+            Place { source: first, field: FieldPath::of("machines") }.tell(message, &mut faults);
         }
+        faults.extend(sources.iter().flat_map(|source| source.faults.iter().cloned()));
         let machines: BTreeMap<_, _> =
-            machines.into_iter().map(|(_, machine)| (machine.id.clone(), Arc::new(machine))).collect();
+            machines.into_iter().map(|machine| (machine.id.clone(), Arc::new(machine))).collect();
         let index = Index::of(machines.values());
         faults.or(Self { machines, index })
     }
@@ -86,7 +86,7 @@ struct Place<'a> {
     field: FieldPath,
 }
 
-impl Place<'_> {
+impl<'a> Place<'a> {
     fn field(&self, name: &str) -> Self {
         Self { source: self.source, field: self.field.field(name) }
     }
@@ -100,17 +100,24 @@ impl Place<'_> {
         Fault::new(self.field.clone(), message).in_file(&self.source.file).at(position)
     }
 
+    /// Tells a fault of what the field means, unless its very shape is wrong.
+    fn tell(&self, message: impl Into<String>, faults: &mut Faults) {
+        if !self.source.faults.cover(&self.field) {
+            faults.push(self.fault(message));
+        }
+    }
+
     fn check_label_value(&self, value: &str, faults: &mut Faults) {
         let message = match value {
             "" => Some("is empty: leave the field out for none".to_owned()),
             _ => label::value_fault(value),
         };
-        faults.extend(message.map(|message| self.fault(message)));
+        message.into_iter().for_each(|message| self.tell(message, faults));
     }
 
     /// The value that a text stands for, or `None` and a fault.
     fn parse<T: std::str::FromStr<Err: fmt::Display>>(&self, text: &str, faults: &mut Faults) -> Option<T> {
-        text.parse().map_err(|error: T::Err| faults.push(self.fault(error.to_string()))).ok()
+        text.parse().map_err(|error: T::Err| self.tell(error.to_string(), faults)).ok()
     }
 }
 
@@ -130,7 +137,7 @@ impl<'a> Locations<'a> {
                 region.iter().for_each(|region| place.field("region").check_label_value(region, faults));
                 zone.iter().for_each(|zone| place.field("zone").check_label_value(zone, faults));
                 match places.get(name.as_str()) {
-                    Some((first, _)) => faults.push(shared(&place, &format!("location {name}"), first)),
+                    Some((first, _)) => place.tell(shared(&place, &format!("location {name}"), first), faults),
                     None => drop(places.insert(name, (place, location))),
                 }
             }
@@ -152,7 +159,7 @@ fn check_machine(
     let location = location.as_deref().and_then(|name| {
         let found = locations.by_name.get(name).copied();
         if found.is_none() && locations.extent == Extent::Whole {
-            faults.push(place.field("location").fault(unknown_location(name, locations)));
+            place.field("location").tell(unknown_location(name, locations), faults);
         }
         found
     });
@@ -187,7 +194,7 @@ fn check_match(entry: &MatchEntry, place: &Place<'_>, faults: &mut Faults) -> Op
     if let Some(uuid) = system_uuid
         && uuid.is_placeholder()
     {
-        faults.push(place.fault(format!("{uuid} is a placeholder that many boards share: leave the field out")));
+        place.tell(format!("{uuid} is a placeholder that many boards share: leave the field out"), faults);
     }
     (faults.len() == before).then_some(MatchKeys { node_name, system_uuid })
 }
@@ -220,7 +227,7 @@ fn check_ip(text: &str, place: &Place<'_>, faults: &mut Faults) -> Option<IpAddr
             Some((bare, _)) if bare.parse::<IpAddr>().is_ok() => format!("{bare}, without a length"),
             _ => "an IP address such as 10.0.12.20 or fd00:12::20".to_owned(),
         };
-        faults.push(place.fault(format!("{text:?} is not an IP address: it takes {hint}")));
+        place.tell(format!("{text:?} is not an IP address: it takes {hint}"), faults);
         return None;
     };
     let what = match ip {
@@ -230,7 +237,7 @@ fn check_ip(text: &str, place: &Place<'_>, faults: &mut Faults) -> Option<IpAddr
         IpAddr::V6(v6) if v6.is_unicast_link_local() => "a link-local address",
         _ => return Some(ip),
     };
-    faults.push(place.fault(format!("{ip} is {what}: it takes one that other machines can reach")));
+    place.tell(format!("{ip} is {what}: it takes one that other machines can reach"), faults);
     None
 }
 
@@ -245,44 +252,48 @@ fn check_labels(labels: &BTreeMap<String, String>, place: &Place<'_>, faults: &m
             label::is_reserved(key)
                 .then(|| format!("{key} is for Kubernetes to set: it takes keys outside kubernetes.io and k8s.io"))
         });
-        faults.extend(message.map(|message| place.field(key).fault(message)));
+        message.into_iter().for_each(|message| place.field(key).tell(message, faults));
     }
 }
 
 /// Tells each value that two machines share and may not.
-fn refuse_shared<'a>(machines: &'a [(Place<'a>, Machine)], faults: &mut Faults) {
-    let mut taken: BTreeMap<Unique<'a>, Place<'a>> = BTreeMap::new();
-    for (place, machine) in machines {
-        for (value, place) in unique_values(place, machine) {
-            match taken.get(&value) {
-                Some(first) => faults.push(shared(&place, &value.to_string(), first)),
-                None => drop(taken.insert(value, place)),
+fn refuse_shared(sources: &[Sourced], faults: &mut Faults) {
+    let mut taken: BTreeMap<Unique, Place<'_>> = BTreeMap::new();
+    for source in sources {
+        for (index, entry) in source.document.machines.iter().enumerate() {
+            let place = Place { source, field: FieldPath::of("machines").entry(index) };
+            for (value, place) in unique_values(entry, &place) {
+                match taken.get(&value) {
+                    Some(first) => place.tell(shared(&place, &value.to_string(), first), faults),
+                    None => drop(taken.insert(value, place)),
+                }
             }
         }
     }
 }
 
-fn shared(second: &Place<'_>, value: &str, first: &Place<'_>) -> Fault {
-    let mut place = first.fault("");
-    if place.file == second.fault("").file {
-        place.file = None;
-        let line = place.position.map_or(0, |position| position.line);
-        return second.fault(format!("{value} is already at {} in line {line}: each takes its own", place.field));
-    }
-    second.fault(format!("{value} is already at {}: each takes its own", place.place()))
+fn shared(second: &Place<'_>, value: &str, first: &Place<'_>) -> String {
+    let first = first.fault("");
+    let place = match first.position {
+        Some(position) if first.file.as_ref() == Some(&second.source.file) => {
+            format!("{} in line {}", first.field, position.line)
+        }
+        _ => first.place(),
+    };
+    format!("{value} is already at {place}: each takes its own")
 }
 
 /// A value that only one machine may have.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum Unique<'a> {
-    Id(&'a MachineId),
-    NodeName(&'a NodeName),
+enum Unique {
+    Id(MachineId),
+    NodeName(NodeName),
     /// In the lesser of its byte orders.
     Uuid(SystemUuid),
     InternalIp(IpAddr),
 }
 
-impl fmt::Display for Unique<'_> {
+impl fmt::Display for Unique {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Id(id) => write!(f, "machine id {id}"),
@@ -293,20 +304,21 @@ impl fmt::Display for Unique<'_> {
     }
 }
 
-fn unique_values<'a>(place: &Place<'a>, machine: &'a Machine) -> Vec<(Unique<'a>, Place<'a>)> {
+/// The unique values of a machine; what does not parse is told elsewhere.
+fn unique_values<'a>(entry: &MachineEntry, place: &Place<'a>) -> Vec<(Unique, Place<'a>)> {
+    let MatchEntry { node_name, system_uuid } = &entry.match_keys;
     let keys = place.field("match");
-    let mut values = vec![(Unique::Id(&machine.id), place.field("id"))];
-    values.extend(machine.match_keys.node_name.as_ref().map(|name| (Unique::NodeName(name), keys.field("nodeName"))));
-    values.extend(
-        machine.match_keys.system_uuid.map(|uuid| (Unique::Uuid(uuid.in_either_order()), keys.field("systemUUID"))),
-    );
-    values.extend(machine.addresses.iter().enumerate().filter_map(|(index, address)| match address {
-        MachineAddress::InternalIp(ip) => {
-            Some((Unique::InternalIp(*ip), place.field("addresses").entry(index).field("address")))
-        }
-        _ => None,
-    }));
-    values
+    let id = entry.id.parse().ok().map(|id| (Unique::Id(id), place.field("id")));
+    let name = node_name.as_deref().and_then(|name| name.parse().ok());
+    let name = name.map(|name| (Unique::NodeName(name), keys.field("nodeName")));
+    let uuid = system_uuid.as_deref().and_then(|uuid| uuid.parse::<SystemUuid>().ok());
+    let uuid = uuid.map(|uuid| (Unique::Uuid(uuid.in_either_order()), keys.field("systemUUID")));
+    let internal = |(index, entry): (usize, &AddressEntry)| {
+        let ip = entry.address.parse().ok().filter(|_| entry.kind == AddressKind::InternalIp)?;
+        Some((Unique::InternalIp(ip), place.field("addresses").entry(index).field("address")))
+    };
+    let addresses = entry.addresses.iter().enumerate().filter_map(internal);
+    id.into_iter().chain(name).chain(uuid).chain(addresses).collect()
 }
 
 #[cfg(test)]

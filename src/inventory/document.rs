@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::MachineState;
+use crate::config::Faults;
 use crate::config::document::Node;
 
 /// A document with the place it came from, so that its faults have one.
@@ -16,8 +17,10 @@ pub struct Sourced {
     pub file: PathBuf,
     /// The document as it stands in the file.
     pub node: Node,
-    /// The same, in the raw type.
+    /// The same in the raw type, without what has a fault.
     pub document: InventoryDocument,
+    /// What is wrong with its shape.
+    pub faults: Faults,
 }
 
 /// One document of the inventory; several are merged.

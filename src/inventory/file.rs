@@ -21,7 +21,7 @@ use tracing::{info, warn};
 use super::document::Sourced;
 use super::{Extent, Inventory, InventoryState};
 use crate::config::document::{self, Node};
-use crate::config::object::{self, Head};
+use crate::config::object::{self, Head, Shaped};
 use crate::config::{Fault, Faults, FieldPath, source};
 
 /// How often the files are looked at.
@@ -61,14 +61,14 @@ pub fn load(paths: &[PathBuf]) -> Result<Inventory, Faults> {
     }
 }
 
-/// Reads one document of an inventory.
+/// Reads one document of an inventory; the faults of its shape come with it.
 ///
 /// # Errors
-/// Every way in which it is not one.
+/// Why it is none.
 pub fn read(file: &Path, node: Node) -> Result<Sourced, Faults> {
     Head::expect(file, &node, Inventory::API_VERSION, Inventory::KIND)?;
-    let document = object::read(file, &node)?;
-    Ok(Sourced { file: file.to_owned(), node, document })
+    let Shaped { raw: document, faults } = object::read(file, &node)?;
+    Ok(Sourced { file: file.to_owned(), node, document, faults })
 }
 
 /// Keeps `out` at what the files say, until nobody listens any more.
