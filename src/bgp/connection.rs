@@ -1,6 +1,7 @@
 //! One TCP connection: octets in, octets out, and how long the peer has taken none. Decides nothing.
 
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
@@ -14,6 +15,8 @@ use super::codec::{self, Context, MAXIMUM_LENGTH, Message, Notification};
 
 /// Octets that may wait for a peer; the RIB keeps the rest as a set.
 const OUTBOUND_LIMIT: usize = 16 * MAXIMUM_LENGTH;
+/// Class CS6: sessions hold when links are full (RFC 4271 appendix E, RFC 4594 §3.2).
+const NETWORK_CONTROL: u32 = 0xc0;
 /// How long a peer may take to read the last message and close its side.
 const FAREWELL_LIMIT: Duration = Duration::from_millis(400);
 
@@ -26,8 +29,10 @@ pub(super) fn now() -> Moment {
 }
 
 /// Dials; the caller sets the time limit by dropping the future.
-pub(super) async fn dial(address: std::net::SocketAddr) -> io::Result<Connection> {
+pub(super) async fn dial(address: SocketAddr) -> io::Result<Connection> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // A network that knows no classes carries the session all the same.
+    let _ = if address.is_ipv4() { socket.set_tos_v4(NETWORK_CONTROL) } else { socket.set_tclass_v6(NETWORK_CONTROL) };
     let stream = socket.connect(address).await?;
     stream.set_nodelay(true)?;
     Ok(Connection { stream, inbound: Vec::new(), outbound: Vec::new(), blocked_since: None })
@@ -47,7 +52,7 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Our address on this connection.
-    pub(super) fn local_address(&self) -> io::Result<std::net::IpAddr> {
+    pub(super) fn local_address(&self) -> io::Result<IpAddr> {
         self.stream.local_addr().map(|address| address.ip())
     }
 

@@ -245,6 +245,9 @@ impl Session {
     }
 
     async fn stop(&mut self, notification: Notification) {
+        if self.exchange.is_some() {
+            info!(peer = %self.config.name, reason = %notification, "BGP session ended");
+        }
         self.step(Input::Stop(notification)).await;
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Decoding trusts nothing: [`frame_length`] finds where a message ends, [`Message::decode`] reads
 //! it whole or says the NOTIFICATION that the RFCs ask for. An UPDATE with a bad attribute is
-//! judged by RFC 7606 ([`update`]); where an attribute begins never depends on what is in it.
+//! judged by RFC 7606 ([`Update`]); where an attribute begins never depends on what is in it.
 //! Nothing is guessed: the width of AS numbers and the families come from a [`Context`].
 //!
 //! Start at [`Message`]; [`pack`] writes the UPDATEs that announce and withdraw.

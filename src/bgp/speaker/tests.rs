@@ -217,7 +217,7 @@ async fn an_unchanged_peer_keeps_its_session_while_others_come_and_go() {
 async fn a_removed_peer_leaves_the_status_and_comes_back() {
     let router = Router::new("127.0.0.1").await;
     let peer = router.peer("tor");
-    let mut agent = Agent::start(&[peer.clone()], &[]);
+    let mut agent = Agent::start(std::slice::from_ref(&peer), &[]);
     let mut session = router.establish(65000).await;
     session.first_routes().await;
     agent.change(|desired| desired.peers.clear());
@@ -313,5 +313,24 @@ async fn a_router_that_does_not_listen_is_shown_to_refuse() {
     let mut agent = Agent::start(&[peer], &[]);
     let status = agent.sees("tor", |peer| peer.last_error.is_some()).await;
     assert_eq!(status.last_error, Some(PeerError::CannotConnect(ConnectError::Refused)));
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn a_session_that_crashed_is_started_anew_after_a_rest() {
+    let router = Router::new("127.0.0.1").await;
+    let peer = router.peer("tor");
+    let agent = Agent::start(std::slice::from_ref(&peer), &[]);
+    let wished = agent.desired.subscribe();
+    let (told, mut status) = watch::channel(SpeakerStatus::default());
+    let mut speaker = Speaker { desired: wished, status: told, tasks: JoinSet::new(), names: BTreeMap::new() };
+    let id = speaker.tasks.spawn(async { panic!("a crash on purpose") }).id();
+    speaker.names.insert(id, peer.name.clone());
+    let crash = speaker.tasks.join_next_with_id().await.expect("a task");
+    speaker.ended(crash);
+    let is_shown = |status: &SpeakerStatus| {
+        status.peers.get(&peer.name).is_some_and(|peer| peer.last_error == Some(PeerError::Crashed))
+    };
+    timeout(LIMIT, status.wait_for(is_shown)).await.expect("in time").unwrap();
     agent.stop().await;
 }
