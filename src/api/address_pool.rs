@@ -29,7 +29,7 @@ pub struct AddressPoolSpec {
     /// Blocks of addresses, each a CIDR (`10.60.0.0/24`, `fd60::/64`) or first and last address
     /// (`10.60.0.10-10.60.0.99`); both families may stand in one pool. 1 to 100 blocks.
     #[x_kube(validation = Rule::new(
-        "self.all(b, b.contains('/') ? isCIDR(b) : b.split('-').size() == 2 && b.split('-').all(a, isIP(a.trim())))"
+        "self.all(b, isCIDR(b) || b.matches('^[0-9A-Fa-f.:]+ *- *[0-9A-Fa-f.:]+$'))"
     ).message("each of addresses is a CIDR such as 10.60.0.0/24 or a range first-last such as 10.60.0.10-10.60.0.99"))]
     #[schemars(length(min = 1, max = 100), inner(length(max = 90)))]
     pub addresses: Vec<String>,

@@ -11,7 +11,7 @@ use std::{
     fs::File,
     io::{BufRead, BufReader, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
-    process::{Command, ExitStatus, Stdio},
+    process::{Command, Stdio},
     sync::OnceLock,
 };
 
@@ -22,6 +22,8 @@ use super::binaries;
 const INSIDE: &str = "CAIRN_LAB_INSIDE";
 const LOGS: &str = "CAIRN_LAB_LOGS";
 const KEEP_LOGS: &str = "CAIRN_LAB_KEEP_LOGS";
+/// The file in which the process inside says why it failed.
+const FAILURE: &str = "failure";
 const LAST_LINES: usize = 20;
 
 /// The number that `unshare`, which is in the lab's namespaces too, has outside.
@@ -36,30 +38,28 @@ pub(crate) const WORK: &str = "/run/lab";
 /// When the body fails, after printing the last lines of every part's log.
 pub(crate) fn inside<F: AsyncFnOnce() -> Result<()>>(body: F) {
     if env::var_os(INSIDE).is_some() {
-        if let Err(error) = run_body(body) {
-            panic!("{error:?}");
-        }
-        return;
+        return run_or_exit(body);
     }
     let test = test_path::<F>();
     let arguments = ["--exact", test, "--include-ignored", "--nocapture", "--test-threads=1"];
-    let status = run_enclosed(test, &arguments, Output::Relayed).expect("the lab's process can be started");
-    assert!(status.success(), "{test} failed inside its lab ({status})");
+    let ended = run_enclosed(test, &arguments, Output::Relayed).expect("the lab's process can be started");
+    if let Err(failure) = ended {
+        panic!("{test}: {failure}");
+    }
 }
 
 /// Like [`inside`] for a program that is no test; returns its exit code.
 pub(crate) fn program<F: AsyncFnOnce() -> Result<()>>(name: &str, body: F) -> u8 {
-    let outcome = if env::var_os(INSIDE).is_some() {
-        run_body(body).map(|()| 0)
-    } else {
-        let arguments: Vec<String> = env::args().skip(1).collect();
-        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        run_enclosed(name, &arguments, Output::Inherited).map(|status| u8::from(!status.success()))
-    };
-    outcome.unwrap_or_else(|error| {
-        eprintln!("{name} failed: {error:#}");
-        1
-    })
+    if env::var_os(INSIDE).is_some() {
+        run_or_exit(body);
+        return 0;
+    }
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let ended = run_enclosed(name, &arguments, Output::Inherited).unwrap_or_else(|error| Err(format!("{error:#}")));
+    let Err(failure) = ended else { return 0 };
+    eprintln!("{name} failed: {failure}");
+    1
 }
 
 /// The words that, before a command, run it in this lab from another terminal.
@@ -90,7 +90,8 @@ enum Output {
     Inherited,
 }
 
-fn run_enclosed(name: &str, arguments: &[&str], output: Output) -> Result<ExitStatus> {
+/// Runs this program again in namespaces of its own, and returns why it failed there.
+fn run_enclosed(name: &str, arguments: &[&str], output: Output) -> Result<Result<(), String>> {
     let logs = make_log_folder(name)?;
     let mut command = Command::new("unshare");
     binaries::provide(&mut command)?;
@@ -120,11 +121,14 @@ fn run_enclosed(name: &str, arguments: &[&str], output: Output) -> Result<ExitSt
     let status = child.wait()?;
     drop(lifeline);
     if !status.success() {
+        let failure = std::fs::read_to_string(logs.join(FAILURE)).unwrap_or_else(|_| status.to_string());
         print_last_lines(&logs);
-    } else if env::var_os(KEEP_LOGS).is_none() {
+        return Ok(Err(failure));
+    }
+    if env::var_os(KEEP_LOGS).is_none() {
         std::fs::remove_dir_all(&logs)?;
     }
-    Ok(status)
+    Ok(Ok(()))
 }
 
 /// Prints what a lab says, without what the test runner inside says of itself.
@@ -136,6 +140,14 @@ fn relay_lines(reader: std::io::PipeReader, test: &str) {
         if !is_noise {
             println!("{line}");
         }
+    }
+}
+
+/// What failed goes to the process outside, which says it after all that the parts have said.
+fn run_or_exit<F: AsyncFnOnce() -> Result<()>>(body: F) {
+    if let Err(error) = run_body(body) {
+        std::fs::write(logs().join(FAILURE), format!("{error:#}")).expect("the folder of the logs is there");
+        std::process::exit(1);
     }
 }
 
@@ -185,6 +197,7 @@ fn make_log_folder(name: &str) -> Result<PathBuf> {
 
 fn print_last_lines(logs: &Path) {
     let mut files: Vec<_> = std::fs::read_dir(logs).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "log"));
     files.sort();
     for file in files {
         println!("--- {}", file.display());

@@ -183,7 +183,8 @@ pub(crate) async fn output_of(mut command: Command, shown: &str) -> Result<Strin
     let output = tokio::time::timeout(COMMAND_TIMEOUT, command.output()).await;
     let output = output.with_context(|| format!("`{shown}` does not end"))?.with_context(|| format!("`{shown}`"))?;
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    ensure!(output.status.success(), "`{shown}` failed ({}): {}{}", output.status, out.trim(), err.trim());
+    let said = if err.trim().is_empty() { &out } else { &err };
+    ensure!(output.status.success(), "`{shown}` failed ({}): {}", output.status, said.trim());
     Ok(out.into_owned())
 }
 

@@ -65,7 +65,7 @@ impl Router {
 
     /// The next hops that the nodes have announced for `prefix`.
     pub(crate) async fn next_hops(&self, prefix: &str) -> Result<BTreeSet<IpAddr>> {
-        Ok(next_hops_in(&self.birdc(&format!("show route {prefix} all")).await?))
+        self.connect().await?.next_hops(prefix).await
     }
 
     /// Waits until exactly `wanted` are the next hops for `prefix`.

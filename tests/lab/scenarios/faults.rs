@@ -41,7 +41,10 @@ fn nothing_is_withdrawn_while_the_api_server_is_away() {
         })
         .await?;
         lab.control_plane_mut().restart_api_server().await?;
-        // The nodes' leases have run out meanwhile: the pods are endpoints again once the heartbeats are seen.
+        if lab.controller()?.ensure_running().is_err() {
+            // It ends when it cannot renew its Lease, and the kubelet of its Deployment's pod starts it again.
+            lab.spawn_controller()?;
+        }
         let api = Service::create(lab.kube(), "api", ExternalTrafficPolicy::Cluster).await?;
         lab.start_pod("n2", "api-1", "api").await?;
         for address in api.wait_for_addresses(2 * SOON).await? {

@@ -88,7 +88,7 @@ fn is_network_available(node: &NodeObject) -> Result<()> {
 }
 
 /// The kernel of `node` has a route of ours to the pods of each other node, in both families.
-async fn has_routes(lab: &Lab, node: &Node) -> Result<()> {
+pub(super) async fn has_routes(lab: &Lab, node: &Node) -> Result<()> {
     let v4 = node.exec(["ip", "-4", "route", "show", "proto", "202"]).await?;
     let v6 = node.exec(["ip", "-6", "route", "show", "proto", "202"]).await?;
     for other in lab.nodes().filter(|other| other.name() != node.name()) {
