@@ -12,7 +12,7 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use kube::runtime::watcher::ExponentialBackoff;
+use kube::runtime::utils::Backoff;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
@@ -20,10 +20,32 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
-/// Pauses between attempts while the server is away, with full jitter. A node that is back late serves
+/// Pauses between attempts while the server is away. A node that is back late serves
 /// stale routes, and what an attempt costs a server that is coming up is one connection.
 const FIRST_RETRY: Duration = Duration::from_millis(500);
 const LAST_RETRY: Duration = Duration::from_secs(8);
+
+/// The pauses: twice as long each time, half of each random.
+#[derive(Debug, Default)]
+struct Retries {
+    last: Option<Duration>,
+}
+
+impl Iterator for Retries {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        let next = self.last.map_or(FIRST_RETRY, |last| (last * 2).min(LAST_RETRY));
+        self.last = Some(next);
+        Some(next.mul_f64(0.5 + fastrand::f64() / 2.0))
+    }
+}
+
+impl Backoff for Retries {
+    fn reset(&mut self) {
+        self.last = None;
+    }
+}
 
 /// Views of every object of one kind, by name (`namespace/name` for namespaced kinds).
 ///
@@ -126,8 +148,7 @@ impl<V: PartialEq + Send + Sync + 'static> Writer<V> {
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
     {
         let kind = K::kind(&()).into_owned();
-        let backoff = ExponentialBackoff::new(FIRST_RETRY, LAST_RETRY, 2.0, true);
-        let mut events = pin!(watcher(api, config).backoff(backoff));
+        let mut events = pin!(watcher(api, config).backoff(Retries::default()));
         while let Some(event) = events.next().await {
             match event {
                 Ok(event) => {
