@@ -4,11 +4,11 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
+use crate::cluster::clock::now;
 use crate::model::Moment;
 
 use super::codec::{self, Context, MAXIMUM_LENGTH, Message, Notification};
@@ -19,14 +19,6 @@ const OUTBOUND_LIMIT: usize = 16 * MAXIMUM_LENGTH;
 const NETWORK_CONTROL: u32 = 0xc0;
 /// How long a peer may take to read the last message and close its side.
 const FAREWELL_LIMIT: Duration = Duration::from_millis(400);
-
-/// Now, by CLOCK_BOOTTIME.
-pub(super) fn now() -> Moment {
-    let time = clock_gettime(ClockId::Boottime);
-    let seconds = u64::try_from(time.tv_sec).expect("the time since boot is not negative");
-    let nanoseconds = u32::try_from(time.tv_nsec).expect("nanoseconds are below a second");
-    Moment::since_boot(Duration::new(seconds, nanoseconds))
-}
 
 /// Dials; the caller sets the time limit by dropping the future.
 pub(super) async fn dial(address: SocketAddr) -> io::Result<Connection> {

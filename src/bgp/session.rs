@@ -16,10 +16,11 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
+use crate::cluster::clock::now;
 use crate::model::{Moment, PeerName};
 
 use super::codec::{self, Message, Notification, Reason};
-use super::connection::{self, Connection, now};
+use super::connection::{self, Connection};
 use super::desired::{Desired, PeerConfig};
 use super::fsm::{Fsm, Input, Negotiated, Output};
 use super::rib::{AdjRibOut, session_next_hops};

@@ -1,3 +1,4 @@
+#![expect(clippy::disallowed_methods, reason = "shell: owns the sessions' tasks")]
 //! Owns the sessions: one task for each wished peer, ended by itself when it no longer is.
 //!
 //! ```text
