@@ -13,7 +13,7 @@ help:
 	@echo "make bench-first-service  how fast, how big; the last line is JSON"
 
 demo: lab
-	@$(CARGO) build --quiet
+	@$(CARGO) test --test demo --no-run
 	@$(CARGO) test --quiet --test demo
 
 # Two labs at a time: each has a control plane of its own.

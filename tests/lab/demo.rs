@@ -165,11 +165,11 @@ fn keep(lab: &Lab, addresses: [IpAddr; 2]) -> Result<()> {
     let kubectl = lab.control_plane().binaries().path("kubectl")?.display();
     let kubeconfig = lab.control_plane().admin_kubeconfig().display();
     println!("\nThe lab stays up. To look around from another terminal:");
-    println!("  {way_in} {kubectl} --kubeconfig {kubeconfig} get nodes,services -o wide");
+    println!("  {way_in} {kubectl} --cache-dir {WORK}/cache --kubeconfig {kubeconfig} get nodes,services -o wide");
     println!("  {way_in} ip netns exec r birdc -s {WORK}/bird.ctl show route");
     println!("  {way_in} ip netns exec n1 ip route show proto 202");
     for address in addresses {
-        println!("  {way_in} ip netns exec c curl -g http://{}/", in_url(address));
+        println!("  {way_in} ip netns exec c curl -gs 'http://{}/'", in_url(address));
     }
     println!("  tail -f {}/*", enclosure::logs().display());
     println!("Ctrl-C ends it, and nothing of it is left.");
