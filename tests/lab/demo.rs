@@ -68,7 +68,7 @@ async fn start_cairn(lab: &mut Lab, narrator: &mut Narrator) -> Result<()> {
 
 async fn show_nodes(lab: &Lab, narrator: &mut Narrator) -> Result<()> {
     for node in lab.nodes() {
-        node.wait_for_internal_ip().await?;
+        node.wait_until_initialized().await?;
         let provider_id = node.object().await?.spec.and_then(|spec| spec.provider_id).unwrap_or_default();
         let (v4, v6) = (node.host().v4(), node.host().v6());
         narrator.step(&format!("node {}", node.name()), &format!("initialized: {provider_id} at {v4} and {v6}"));

@@ -21,7 +21,8 @@ use super::{control_plane::client, namespace::Namespace};
 
 const RENEW_EVERY: Duration = Duration::from_secs(1);
 const CALL_TIMEOUT: Duration = Duration::from_secs(2);
-const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+/// The taint of a Node that no cloud provider has seen yet.
+pub(crate) const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
 /// Creates a Node as the kubelet does with `--cloud-provider=external`: Ready, tainted, without addresses.
 pub(crate) async fn register(admin: &Client, name: &str) -> Result<()> {

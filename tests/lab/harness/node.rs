@@ -14,7 +14,7 @@ use super::{
     address::{CLUSTER_CIDRS, LanHost},
     control_plane::ControlPlane,
     enclosure::WORK,
-    kubelet::{self, Kubelet},
+    kubelet::{self, Kubelet, UNINITIALIZED},
     namespace::{Namespace, Program, ip_batch},
     pki::Identity,
     wait::wait_for,
@@ -167,6 +167,16 @@ impl Node {
         let kubeconfig = control_plane.authority().kubeconfig(&format!("node-{}", self.name), identity)?;
         self.kubelet = Some(Kubelet::start(&self.namespace, &self.name, kubeconfig)?);
         Ok(())
+    }
+
+    /// Waits until the cloud provider is done with it: the taint goes last.
+    pub(crate) async fn wait_until_initialized(&self) -> Result<()> {
+        wait_for(&format!("Node {} is initialized", self.name), SOON, async || {
+            let taints = self.object().await?.spec.and_then(|spec| spec.taints).unwrap_or_default();
+            ensure!(taints.iter().all(|taint| taint.key != UNINITIALIZED), "it has the taint {UNINITIALIZED}");
+            Ok(())
+        })
+        .await
     }
 
     /// Waits until somebody has given the Node its addresses.

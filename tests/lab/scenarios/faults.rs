@@ -61,7 +61,7 @@ fn a_wrong_inventory_at_reload_keeps_the_last_good_one() {
         lab.install_cairn().await?;
         lab.spawn_controller()?;
         for name in ["n1", "n2"] {
-            lab.node(name)?.wait_for_internal_ip().await?;
+            lab.node(name)?.wait_until_initialized().await?;
         }
         let before = lab.node("n1")?.object().await?.spec;
         lab.cairn()?.edit("inventory.yaml", "10.90.0.11", "10.90.0.311")?;
@@ -73,7 +73,7 @@ fn a_wrong_inventory_at_reload_keeps_the_last_good_one() {
         })
         .await?;
         lab.add_node(3).await?;
-        lab.node("n3")?.wait_for_internal_ip().await?;
+        lab.node("n3")?.wait_until_initialized().await?;
         lab.controller()?.ensure_running()?;
         let after = lab.node("n1")?.object().await?.spec;
         ensure!(before == after, "n1 was {before:?} and is {after:?}");

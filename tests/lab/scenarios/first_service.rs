@@ -9,6 +9,7 @@ use super::{SOON, cluster_with_cairn};
 use crate::harness::{
     Lab,
     enclosure::inside,
+    kubelet::UNINITIALIZED,
     node::{Death, Node},
     service::{self, ExternalTrafficPolicy, Service, host_prefix},
     wait_for,
@@ -65,7 +66,7 @@ async fn is_initialized(node: &Node) -> Result<()> {
     let object = node.object().await?;
     let spec = object.spec.unwrap_or_default();
     let taints: Vec<_> = spec.taints.unwrap_or_default().into_iter().map(|taint| taint.key).collect();
-    ensure!(!taints.iter().any(|key| key == "node.cloudprovider.kubernetes.io/uninitialized"), "taints {taints:?}");
+    ensure!(!taints.iter().any(|key| key == UNINITIALIZED), "taints {taints:?}");
     let provider_id = spec.provider_id.unwrap_or_default();
     ensure!(provider_id.starts_with("cairn://"), "providerID {provider_id:?}");
     let labels = object.metadata.labels.unwrap_or_default();
