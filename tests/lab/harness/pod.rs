@@ -1,3 +1,4 @@
+#![expect(clippy::disallowed_methods, reason = "shell: the tasks that answer are aborted with their set")]
 //! A light pod: a namespace behind a veth of its node, an HTTP server in it, and a Pod object that says it is Ready.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
