@@ -9,7 +9,7 @@ help:
 	@echo "make test                 every test"
 	@echo "make test-quick           the pure tests and one lab of each kind"
 	@echo "make lint                 formatting, clippy, licences and sources of dependencies"
-	@echo "make generate             writes what is generated: manifests/crds"
+	@echo "make generate             writes what is generated: manifests/crds, the examples' expected plans"
 	@echo "make bench-first-service  how fast, how big; the last line is JSON"
 
 demo: lab
@@ -33,7 +33,7 @@ lint:
 	$(CARGO) deny check licenses sources bans
 
 generate:
-	CAIRN_GENERATE=1 $(CARGO) test --test it manifests
+	CAIRN_GENERATE=1 $(CARGO) test --test it -- manifests examples
 
 bench-first-service: lab
 	$(CARGO) bench --bench first_service

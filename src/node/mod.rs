@@ -29,6 +29,8 @@ use crate::model::views::NodeView;
 use crate::model::{NodeName, Note};
 use plan::{Action, Observed, Plan};
 
+pub use observe::observed;
+
 /// Source of this room's Events, as upstream's node controller names itself.
 pub const REPORTER: &str = "cloud-node-controller";
 /// How often everything is looked at without a signal: addresses may have been changed by hand.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Context;
 use super::plan::{MachineFacts, Observed, ObservedMachine, ObservedNode};
 use crate::cluster::written::Written;
-use crate::inventory::{Finding, Machine, MachineAddress, NodeIdentity, SharedKeys};
+use crate::inventory::{Finding, InventoryState, Machine, MachineAddress, NodeIdentity, SharedKeys};
 use crate::model::NodeName;
 use crate::model::views::{NodeAddress, NodeAddressKind, NodeView};
 
@@ -16,6 +16,11 @@ pub(super) fn observe(context: &mut Context, written: &mut Written<NodeName, Nod
         context.nodes.snapshot().into_values().map(|view| (view.name.clone(), view)).collect();
     written.lay_over(&mut views);
     let inventory = Arc::clone(&context.inventory.borrow_and_update());
+    observed(&views, &inventory)
+}
+
+/// Nodes, with what an inventory says of each.
+pub fn observed(views: &BTreeMap<NodeName, Arc<NodeView>>, inventory: &InventoryState) -> Observed {
     let identities: BTreeMap<_, _> = views.iter().map(|(name, view)| (name, identity(view))).collect();
     let shared = SharedKeys::of(identities.values());
     let node = |(name, view): (&NodeName, &Arc<NodeView>)| {

@@ -6,7 +6,7 @@ use std::path::Path;
 use cairn::api;
 
 /// `CAIRN_GENERATE=1` writes what the test would otherwise compare (`make generate`).
-fn check_or_write(path: &Path, generated: &str) {
+pub(crate) fn check_or_write(path: &Path, generated: &str) {
     if std::env::var_os("CAIRN_GENERATE").is_some() {
         fs::write(path, generated).unwrap_or_else(|e| panic!("cannot write {}: {e}", path.display()));
     }

@@ -1,0 +1,227 @@
+//! Each folder of `examples/` says what it leads to in `expected-plan.txt`, and that is so.
+//!
+//! The planners of the controller and of each agent run on the example's files, one after the other
+//! as they would in a cluster, each on what the one before it wrote.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cairn::agent;
+use cairn::agent::entries::Memory;
+use cairn::agent::peers::{PeerView, Peers};
+use cairn::agent::snapshot::{NodeRouteView, Snapshot};
+use cairn::api::{AddressPool, BgpPeer, NodeRoute, NodeRouteSpec};
+use cairn::cluster::views;
+use cairn::config::CloudConfig;
+use cairn::inventory::{InventoryState, file};
+use cairn::model::views::{EndpointView, Ingress, IpFamilyPolicy, IpMode, NodeView, ServiceView};
+use cairn::model::{Family, LocalAddress, Moment, NodeName, Prefix};
+use cairn::{node, route, service};
+use k8s_openapi::api::core::v1::{Node, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::manifests::check_or_write;
+
+/// What an example leads to.
+#[derive(Debug, Default, Serialize)]
+struct ExpectedPlan {
+    nodes: BTreeMap<NodeName, PlannedNode>,
+    node_routes: BTreeMap<NodeName, NodeRouteSpec>,
+    services: BTreeMap<String, Vec<IpAddr>>,
+    agents: BTreeMap<NodeName, PlannedAgent>,
+}
+
+#[derive(Debug, Serialize)]
+struct PlannedNode {
+    provider_id: String,
+    addresses: Vec<String>,
+    labels: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Serialize)]
+struct PlannedAgent {
+    routes: Vec<String>,
+    peers: Vec<String>,
+    announces: Vec<String>,
+    not_announced: BTreeMap<String, String>,
+}
+
+/// The objects of an example, by kind.
+#[derive(Default)]
+struct Objects {
+    documents: Vec<serde_json::Value>,
+}
+
+impl Objects {
+    fn read(folder: &Path) -> Self {
+        let mut files: Vec<PathBuf> =
+            fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
+        files.retain(|file| file.extension().is_some_and(|extension| extension == "yaml"));
+        files.sort();
+        let mut objects = Self::default();
+        for file in files {
+            let text = fs::read_to_string(&file).expect("a file");
+            objects.documents.extend(text.split("\n---\n").map(|document| {
+                serde_saphyr::from_str(document).unwrap_or_else(|e| panic!("{}: {e}", file.display()))
+            }));
+        }
+        objects
+    }
+
+    fn all<K: DeserializeOwned>(&self, kind: &str) -> Vec<K> {
+        let of_kind = self.documents.iter().filter(|document| document["kind"] == kind);
+        of_kind.map(|document| serde_json::from_value(document.clone()).expect(kind)).collect()
+    }
+}
+
+/// A cluster whose controller and agents have done all they are to do.
+struct Cluster {
+    objects: Objects,
+    nodes: BTreeMap<NodeName, Arc<NodeView>>,
+    plan: ExpectedPlan,
+}
+
+impl Cluster {
+    fn of(folder: &Path) -> Self {
+        let objects = Objects::read(folder);
+        let views = objects.all::<Node>("Node").iter().filter_map(views::node).collect::<Vec<_>>();
+        let nodes = views.into_iter().map(|view| (view.name.clone(), Arc::new(view))).collect();
+        let mut cluster = Self { objects, nodes, plan: ExpectedPlan::default() };
+        cluster.initialize_nodes(&inventory(folder));
+        cluster.write_node_routes();
+        let services = cluster.give_addresses();
+        cluster.run_agents(&services);
+        cluster
+    }
+
+    fn initialize_nodes(&mut self, inventory: &InventoryState) {
+        let plan = node::plan::plan(&node::observed(&self.nodes, inventory));
+        assert!(plan.notes.is_empty(), "{:?}", plan.notes);
+        for (name, action) in plan.actions {
+            let node::plan::Action::Initialize(wanted) = action else { panic!("{name}: {action:?}") };
+            let view = Arc::make_mut(self.nodes.get_mut(&name).expect("a node"));
+            view.addresses = wanted.addresses.expect("a fresh node has no addresses");
+            view.labels.extend(wanted.labels.clone());
+            let provider_id = wanted.provider_id.expect("a fresh node has no provider ID").to_string();
+            let addresses = view.addresses.iter().map(|address| address.address.clone()).collect();
+            self.plan.nodes.insert(name, PlannedNode { provider_id, addresses, labels: wanted.labels });
+        }
+    }
+
+    fn write_node_routes(&mut self) {
+        let plan = route::plan::plan(&route::plan::Observed { nodes: self.nodes.clone(), ..Default::default() });
+        for (name, action) in plan.routes {
+            let route::plan::RouteAction::Write { spec, .. } = action else { panic!("{name}: {action:?}") };
+            self.plan.node_routes.insert(name, spec);
+        }
+    }
+
+    /// The Services once the controller gave them their addresses.
+    fn give_addresses(&mut self) -> BTreeMap<String, Arc<ServiceView>> {
+        let views = self.objects.all::<Service>("Service");
+        let mut services: BTreeMap<_, _> =
+            views.iter().filter_map(views::service).map(as_defaulted).map(|view| (view.key.clone(), view)).collect();
+        let pools = self.objects.all::<AddressPool>("AddressPool");
+        let observed = service::plan::Observed {
+            services: services.iter().map(|(key, view)| (key.clone(), Arc::new(view.clone()))).collect(),
+            pools: pools
+                .iter()
+                .filter_map(|pool| Some((pool.metadata.name.as_deref()?.parse().ok()?, Arc::new(service::pool(pool)?))))
+                .collect(),
+        };
+        let plan = service::plan::plan(&observed);
+        assert!(plan.notes.is_empty(), "{:?}", plan.notes);
+        for (key, action) in plan.actions {
+            let view = services.get_mut(&key).expect("a service");
+            view.ingress = action.ingress.iter().map(|ip| Ingress { ip: Some(*ip), ip_mode: IpMode::Vip }).collect();
+            self.plan.services.insert(key.to_string(), action.ingress);
+        }
+        services.into_iter().map(|(key, view)| (key.to_string(), Arc::new(view))).collect()
+    }
+
+    fn run_agents(&mut self, services: &BTreeMap<String, Arc<ServiceView>>) {
+        let mut peers = Peers::default();
+        let views = self
+            .objects
+            .all::<BgpPeer>("BgpPeer")
+            .into_iter()
+            .filter_map(|peer| Some((peer.metadata.name.clone()?, Arc::new(PeerView::of(&peer)?))));
+        assert_eq!(peers.take(&views.collect()), Vec::new());
+        let endpoints: Vec<EndpointView> =
+            self.objects.all::<EndpointSlice>("EndpointSlice").iter().filter_map(views::endpoint_slice).collect();
+        let routes = self.plan.node_routes.iter().filter_map(|(name, spec)| {
+            let view = NodeRouteView::of(&NodeRoute::new(name.as_str(), spec.clone()))?;
+            Some((name.to_string(), Arc::new(view)))
+        });
+        let node_routes: BTreeMap<_, _> = routes.collect();
+        for (name, node) in &self.nodes {
+            let snapshot = Snapshot {
+                me: name.clone(),
+                labels: node.labels.clone(),
+                local: node.internal_ips().map(on_a_lan).collect(),
+                node_routes: node_routes.clone(),
+                peers: peers.in_force(),
+                services: services.clone(),
+                endpoints: endpoints
+                    .iter()
+                    .enumerate()
+                    .map(|(n, view)| (n.to_string(), Arc::new(view.clone())))
+                    .collect(),
+            };
+            let desired = agent::desired::plan(&snapshot, &mut Memory::default(), Moment::default());
+            assert!(desired.routes.exceptions.is_empty(), "{name}: {:?}", desired.routes.exceptions);
+            self.plan.agents.insert(name.clone(), planned(&desired));
+        }
+    }
+}
+
+/// What the API server of a dual-stack cluster makes of a Service that does not name its families.
+fn as_defaulted(service: ServiceView) -> ServiceView {
+    let families = match service.ip_family_policy {
+        IpFamilyPolicy::SingleStack => vec![Family::V4],
+        IpFamilyPolicy::PreferDualStack | IpFamilyPolicy::RequireDualStack => vec![Family::V4, Family::V6],
+    };
+    if service.ip_families.is_empty() { ServiceView { ip_families: families, ..service } } else { service }
+}
+
+fn planned(desired: &agent::desired::Desired) -> PlannedAgent {
+    let announced: BTreeSet<Prefix> = desired.adverts.iter().map(|advert| advert.prefix).collect();
+    PlannedAgent {
+        routes: desired
+            .routes
+            .wanted
+            .iter()
+            .map(|route| format!("{} via {}", route.destination, route.gateway))
+            .collect(),
+        peers: desired.peers.iter().map(|peer| peer.name.to_string()).collect(),
+        announces: announced.iter().map(Prefix::to_string).collect(),
+        not_announced: desired.entries.refused.iter().map(|(key, why)| (key.to_string(), format!("{why:?}"))).collect(),
+    }
+}
+
+fn inventory(folder: &Path) -> InventoryState {
+    let config = CloudConfig::load(&folder.join("cloud-config.yaml")).unwrap_or_else(|faults| panic!("{faults}"));
+    let inventory = file::load(&config.inventory_files).unwrap_or_else(|faults| panic!("{faults}"));
+    InventoryState { inventory: Some(Arc::new(inventory)), ..InventoryState::unread() }
+}
+
+/// An address on an interface whose neighbours are the /24 or /64 around it.
+fn on_a_lan(address: IpAddr) -> LocalAddress {
+    let length = if address.is_ipv4() { 24 } else { 64 };
+    let prefix = Prefix::containing(address, length).expect("the length is the family's");
+    LocalAddress { interface: "eth0".to_owned(), index: 2, address, prefix }
+}
+
+#[test]
+fn each_example_leads_to_its_expected_plan() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    for folder in fs::read_dir(examples).expect("examples").map(|entry| entry.expect("an entry").path()) {
+        let plan = serde_saphyr::to_string(&Cluster::of(&folder).plan).expect("a plan is YAML");
+        check_or_write(&folder.join("expected-plan.txt"), &plan);
+    }
+}
