@@ -30,6 +30,16 @@ pub(crate) const PORT: u16 = 80;
 impl Service {
     /// Creates a Service for the pods with the label `app: NAME`.
     pub(crate) async fn create(admin: &Client, name: &str, policy: ExternalTrafficPolicy) -> Result<Self> {
+        Self::create_for_app(admin, name, name, policy).await
+    }
+
+    /// Creates a Service for the pods with the label `app`.
+    pub(crate) async fn create_for_app(
+        admin: &Client,
+        name: &str,
+        app: &str,
+        policy: ExternalTrafficPolicy,
+    ) -> Result<Self> {
         let services: Api<ServiceObject> = Api::default_namespaced(admin.clone());
         let object = json!({
             "metadata": { "name": name },
@@ -37,7 +47,7 @@ impl Service {
                 "type": "LoadBalancer",
                 "ipFamilyPolicy": "RequireDualStack",
                 "externalTrafficPolicy": format!("{policy:?}"),
-                "selector": { "app": name },
+                "selector": { "app": app },
                 "ports": [{ "port": PORT, "targetPort": pod::PORT }],
             },
         });
