@@ -35,7 +35,33 @@ pub fn main() -> ExitCode {
         Verb::Validate(args) => args.run(),
     };
     result.unwrap_or_else(|error| {
-        eprintln!("error: {error:#}");
+        eprintln!("error: {}", in_one_line(&error));
         ExitCode::FAILURE
     })
+}
+
+/// An error and its causes, without those that the one before has told already (as kube's errors do).
+fn in_one_line(error: &anyhow::Error) -> String {
+    let mut line = String::new();
+    for cause in error.chain().map(ToString::to_string).filter(|cause| !cause.is_empty()) {
+        if line.is_empty() {
+            line = cause;
+        } else if !line.ends_with(&cause) {
+            line = format!("{line}: {cause}");
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::anyhow;
+
+    use super::*;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let error = anyhow!("no such file").context("cannot read a: no such file").context("--kubeconfig a");
+        assert_eq!(in_one_line(&error), "--kubeconfig a: cannot read a: no such file");
+    }
 }

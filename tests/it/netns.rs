@@ -74,7 +74,14 @@ pub fn sh(script: &str) -> String {
 
 /// Runs a shell script.
 pub fn try_sh(script: &str) -> Output {
-    Command::new("bash").args(["-c", script]).stdin(Stdio::null()).output().expect("bash is installed")
+    // Debian leaves the sbin folders out of an ordinary user's path.
+    let path = format!("{}:/usr/local/sbin:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+    Command::new("bash")
+        .args(["-c", script])
+        .env("PATH", path)
+        .stdin(Stdio::null())
+        .output()
+        .expect("bash is installed")
 }
 
 /// Waits until the script prints what is asked for; fails with what it printed last.

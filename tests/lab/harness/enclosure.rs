@@ -4,7 +4,8 @@
 //! The test binary runs itself again as pid 1 of fresh namespaces. The process outside holds the only writing end of
 //! a pipe that the one inside reads: when it ends, whatever the cause, the pipe ends, pid 1 exits, and the kernel
 //! takes every process, namespace and interface of the lab away. A parent-death signal alone would not do: it fires
-//! when the spawning *thread* ends.
+//! when the spawning *thread* ends. The one outside ends with its own parent: `make` and cargo, when a signal ends
+//! them, leave their children running.
 
 use std::{
     env,
@@ -12,10 +13,14 @@ use std::{
     io::{BufRead, BufReader, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::OnceLock,
+    sync::{Once, OnceLock},
 };
 
 use anyhow::{Context, Result, ensure};
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    process::{PidfdFlags, getppid, pidfd_open},
+};
 
 use super::binaries;
 
@@ -92,6 +97,8 @@ enum Output {
 
 /// Runs this program again in namespaces of its own, and returns why it failed there.
 fn run_enclosed(name: &str, arguments: &[&str], output: Output) -> Result<Result<(), String>> {
+    static PARENT: Once = Once::new();
+    PARENT.call_once(watch_parent);
     let logs = make_log_folder(name)?;
     let mut command = Command::new("unshare");
     binaries::provide(&mut command)?;
@@ -167,6 +174,15 @@ fn watch_lifeline() {
         for line in std::io::stdin().lines().map_while(Result::ok) {
             OUTSIDE_PID.get_or_init(|| line);
         }
+        std::process::exit(1);
+    });
+}
+
+/// Ends this process outside, and so its labs, when whoever started it is gone.
+fn watch_parent() {
+    let Some(Ok(parent)) = getppid().map(|pid| pidfd_open(pid, PidfdFlags::empty())) else { return };
+    std::thread::spawn(move || {
+        while poll(&mut [PollFd::new(&parent, PollFlags::IN)], None).is_err() {}
         std::process::exit(1);
     });
 }

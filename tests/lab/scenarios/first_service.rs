@@ -1,6 +1,6 @@
 //! The whole main job: tainted machines in, a client's answer out.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, time::Duration};
 
 use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::Node as NodeObject;
@@ -109,7 +109,12 @@ pub(super) fn next_hops_of(lab: &Lab, address: IpAddr, names: &[&str]) -> Vec<Ip
 
 /// Waits until every one of twenty requests is answered, and by pods on exactly the named nodes.
 pub(super) async fn answered_by(lab: &Lab, address: IpAddr, names: &[&str]) -> Result<()> {
-    wait_for(&format!("{address} is answered by {names:?}"), SOON, async || {
+    answered_within(SOON, lab, address, names).await
+}
+
+/// Like [`answered_by`], for what depends on more than Cairn.
+pub(super) async fn answered_within(deadline: Duration, lab: &Lab, address: IpAddr, names: &[&str]) -> Result<()> {
+    wait_for(&format!("{address} is answered by {names:?}"), deadline, async || {
         let answers = lab.client()?.answers_by_node(address, service::PORT, 20).await?;
         ensure!(answers.keys().eq(names.iter()), "answers from {answers:?}");
         Ok(())

@@ -27,27 +27,38 @@ fn a_lab_that_waits_to_be_killed() {
 
 #[test]
 fn a_lab_whose_test_is_killed_leaves_no_process() -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     for signal in [Signal::KILL, Signal::INT, Signal::TERM] {
-        let mark = format!("{}-{}", std::process::id(), signal.as_raw());
-        let mut test = start_marked_lab(&mark)?;
-        let processes = marked_processes(&mark);
-        ensure!(processes.len() > 4, "a lab has more processes than {processes:?}");
-        kill_process(Pid::from_raw(i32::try_from(test.id())?).context("a process id is positive")?, signal)?;
-        test.wait()?;
-        runtime.block_on(wait_for(&format!("no process is left after {signal:?}"), SOON, async || {
-            let left = marked_processes(&mark);
-            ensure!(left.is_empty(), "{left:?}");
-            Ok(())
-        }))?;
+        leaves_nothing_after(signal, Command::new(std::env::current_exe()?))?;
     }
     Ok(())
 }
 
+#[test]
+fn a_lab_whose_tests_caller_is_killed_leaves_no_process() -> Result<()> {
+    let mut caller = Command::new("sh");
+    caller.args(["-c", "\"$@\" & wait", "caller"]).arg(std::env::current_exe()?);
+    leaves_nothing_after(Signal::KILL, caller)
+}
+
+/// Starts the waiting lab by `command`, which is given the arguments of a test runner, and kills what it started.
+fn leaves_nothing_after(signal: Signal, command: Command) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mark = format!("{}-{:?}-{}", std::process::id(), std::thread::current().id(), signal.as_raw());
+    let mut started = start_marked_lab(command, &mark)?;
+    let processes = marked_processes(&mark);
+    ensure!(processes.len() > 4, "a lab has more processes than {processes:?}");
+    kill_process(Pid::from_raw(i32::try_from(started.id())?).context("a process id is positive")?, signal)?;
+    started.wait()?;
+    runtime.block_on(wait_for(&format!("no process is left after {signal:?}"), SOON, async || {
+        let left = marked_processes(&mark);
+        ensure!(left.is_empty(), "{left:?}");
+        Ok(())
+    }))
+}
+
 /// Runs the waiting lab as a test runner of its own, until it says that it has started.
-fn start_marked_lab(mark: &str) -> Result<Child> {
+fn start_marked_lab(mut command: Command, mark: &str) -> Result<Child> {
     let name = "scenarios::leaves_nothing::a_lab_that_waits_to_be_killed";
-    let mut command = Command::new(std::env::current_exe()?);
     command.args(["--exact", name, "--include-ignored", "--nocapture"]).env(MARK, mark);
     let mut child = command.stdout(Stdio::piped()).spawn()?;
     let output = BufReader::new(child.stdout.take().context("the output is a pipe")?);
