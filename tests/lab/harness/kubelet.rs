@@ -1,4 +1,4 @@
-//! What a kubelet does that others depend on: registers the Node and renews its Lease.
+//! What a kubelet does that others depend on: registers the Node, renews its Lease, and says what is Ready.
 //!
 //! It runs on a thread in the node's network namespace, so that its heartbeat takes the way of the node's own frames:
 //! a cut cable silences it.
@@ -7,12 +7,15 @@ use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context, Result, anyhow};
 use k8s_openapi::{
-    api::{coordination::v1::Lease, core::v1::Node},
+    api::{
+        coordination::v1::Lease,
+        core::v1::{Node, Pod},
+    },
     jiff,
 };
 use kube::{
     Api, Client,
-    api::{Patch, PatchParams, PostParams},
+    api::{ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 use tokio::sync::oneshot;
@@ -92,15 +95,12 @@ impl Kubelet {
 async fn heartbeat(name: &str, kubeconfig: PathBuf) -> Result<()> {
     let client = client(&kubeconfig).await?;
     let mut ticks = tokio::time::interval(RENEW_EVERY);
-    let mut was_away = false;
     loop {
         ticks.tick().await;
-        let renewed = limit(renew(&client, name)).await;
-        if renewed.is_ok() && was_away {
-            // The controller manager has marked the Node Unknown meanwhile; a kubelet says that it is back.
-            limit(post_ready(&client, name)).await.ok();
-        }
-        was_away = renewed.is_err();
+        // A call that fails is made again at the next tick, as a kubelet does.
+        limit(renew(&client, name)).await.ok();
+        limit(post_ready(&client, name)).await.ok();
+        limit(post_ready_pods(&client, name)).await.ok();
     }
 }
 
@@ -114,10 +114,33 @@ async fn renew(client: &Client, name: &str) -> Result<()> {
     Ok(())
 }
 
+/// Says that the node is back, where the controller manager has marked it Unknown.
 async fn post_ready(client: &Client, name: &str) -> Result<()> {
-    let patch = json!({ "status": { "conditions": [ready(&jiff::Timestamp::now().to_string())] } });
     let nodes: Api<Node> = Api::all(client.clone());
+    let status = nodes.get(name).await?.status.unwrap_or_default();
+    let mut conditions = status.conditions.iter().flatten();
+    if conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True") {
+        return Ok(());
+    }
+    let patch = json!({ "status": { "conditions": [ready(&jiff::Timestamp::now().to_string())] } });
     nodes.patch_status(name, &PatchParams::default(), &Patch::Strategic(patch)).await?;
+    Ok(())
+}
+
+/// Says that pods are Ready whose containers are, where the controller manager has marked them with their node.
+async fn post_ready_pods(client: &Client, name: &str) -> Result<()> {
+    let own = ListParams::default().fields(&format!("spec.nodeName={name}"));
+    for pod in Api::<Pod>::all(client.clone()).list(&own).await? {
+        let conditions = pod.status.and_then(|status| status.conditions).unwrap_or_default();
+        let has = |kind: &str, status: &str| conditions.iter().any(|one| one.type_ == kind && one.status == status);
+        if has("ContainersReady", "True") && has("Ready", "False") {
+            let namespace = pod.metadata.namespace.unwrap_or_default();
+            let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
+            let patch = json!({ "status": { "conditions": [{ "type": "Ready", "status": "True" }] } });
+            let pod_name = pod.metadata.name.unwrap_or_default();
+            pods.patch_status(&pod_name, &PatchParams::default(), &Patch::Strategic(patch)).await?;
+        }
+    }
     Ok(())
 }
 
