@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use cairn::api::{NodeReport, NodeReportSpec};
 use k8s_openapi::api::{authentication::v1::TokenRequest, core::v1::ServiceAccount};
 use kube::{Api, api::PostParams};
 use serde_json::json;
@@ -36,6 +37,11 @@ impl Cairn {
         let (crds, rbac) = (format!("{REPOSITORY}/manifests/crds"), format!("{REPOSITORY}/manifests/rbac.yaml"));
         control_plane.kubectl(["apply", "--server-side", "-f", &crds, "-f", &rbac]).await?;
         control_plane.kubectl(["wait", "--for=condition=Established", "--timeout=10s", "-f", &crds]).await?;
+        // For its first two seconds the API server holds back whoever creates an object of a new kind, so that the
+        // other servers of a cluster hear of the kind first. Without this, it would look like Cairn's slowness.
+        let trial = PostParams { dry_run: true, ..PostParams::default() };
+        let reports: Api<NodeReport> = Api::all(control_plane.admin().clone());
+        reports.create(&trial, &NodeReport::new("trial", NodeReportSpec {})).await.context("a trial NodeReport")?;
         Ok(Self {
             controller_kubeconfig: kubeconfig_for(control_plane, CONTROLLER).await?,
             agent_kubeconfig: kubeconfig_for(control_plane, AGENT).await?,
