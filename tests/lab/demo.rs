@@ -10,6 +10,7 @@ use anyhow::{Context, Result, ensure};
 use harness::{
     Lab, RouterKind, Stopwatch,
     address::in_url,
+    binaries,
     client::Client,
     enclosure::{self, WORK},
     node::{Death, Node},
@@ -166,7 +167,8 @@ fn keep(lab: &Lab, addresses: [IpAddr; 2]) -> Result<()> {
     let kubeconfig = lab.control_plane().admin_kubeconfig().display();
     println!("\nThe lab stays up. To look around from another terminal:");
     println!("  {way_in} {kubectl} --cache-dir {WORK}/cache --kubeconfig {kubeconfig} get nodes,services -o wide");
-    println!("  {way_in} ip netns exec r birdc -s {WORK}/bird.ctl show route");
+    let birdc = binaries::program("birdc");
+    println!("  {way_in} ip netns exec r {} -s {WORK}/bird.ctl show route", birdc.display());
     println!("  {way_in} ip netns exec n1 ip route show proto 202");
     for address in addresses {
         println!("  {way_in} ip netns exec c curl -gs 'http://{}/'", in_url(address));

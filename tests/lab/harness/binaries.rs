@@ -43,6 +43,13 @@ fn missing_packages(path: &str) -> Vec<&'static str> {
     packages
 }
 
+/// Where a program of the distribution is, for users whose path may leave the sbin folders out.
+pub(crate) fn program(name: &str) -> PathBuf {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut places = path.split(':').map(|folder| PathBuf::from(folder).join(name));
+    places.find(|place| place.is_file()).unwrap_or_else(|| name.into())
+}
+
 /// Paths by name, inside a lab.
 pub(crate) struct Binaries(BTreeMap<String, PathBuf>);
 
