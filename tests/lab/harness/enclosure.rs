@@ -194,7 +194,7 @@ fn mount_memory() -> Result<()> {
     Ok(())
 }
 
-/// `<target>/tmp/lab-logs/<name>.<pid>`; folders of earlier runs of the same test go.
+/// `<target>/tmp/lab-logs/<name>@<pid>`; folders of earlier runs of the same test go.
 fn make_log_folder(name: &str) -> Result<PathBuf> {
     let parent = Path::new(env!("CARGO_TARGET_TMPDIR")).join("lab-logs");
     std::fs::create_dir_all(&parent).with_context(|| format!("cannot make {}", parent.display()))?;
@@ -203,11 +203,12 @@ fn make_log_folder(name: &str) -> Result<PathBuf> {
         let file_name = entry.file_name();
         let pid = file_name.to_str().and_then(|f| f.strip_prefix(&stem)).and_then(|rest| rest.strip_prefix('@'));
         if pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
-            std::fs::remove_dir_all(entry.path())?;
+            // Another run that begins now may do the same.
+            std::fs::remove_dir_all(entry.path()).ok();
         }
     }
     let folder = parent.join(format!("{stem}@{}", std::process::id()));
-    std::fs::create_dir_all(&folder)?;
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     Ok(folder)
 }
 
