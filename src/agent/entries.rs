@@ -4,29 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use serde::Serialize;
-
 use crate::agent::snapshot::Snapshot;
-use crate::api::{EntryFlag, LOAD_BALANCER_CLASS};
+use crate::api::{EntryFlag, LOAD_BALANCER_CLASS, NoEntry};
 use crate::model::views::{EndpointCounts, IpMode, ServiceView, TrafficPolicy};
 use crate::model::{Guarded, Moment, NodeName, ServedPort, ServiceKey};
 
 /// How long a Service of policy Cluster is announced without endpoints: a single replica that is
 /// replaced is away for less, and kube-proxy refuses meanwhile.
 const WITHOUT_ENDPOINTS: Duration = Duration::from_secs(5);
-
-/// Why this node is no entry for a Service.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub enum NoEntry {
-    /// Its `NodeRoute` does not exist yet.
-    NoNodeRoute,
-    /// Its Node is excluded from external load balancers by label.
-    ExcludedByLabel,
-    /// The Service has no ready endpoint on any node.
-    NoReadyEndpoint,
-    /// Its policy is Local and no ready endpoint is on this node.
-    NoLocalEndpoint,
-}
 
 /// Since when Services of policy Cluster have had no endpoint: the only thing remembered.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -40,6 +25,8 @@ pub struct Memory {
 pub struct EntryPlan {
     /// The addresses this node is an entry for, and the ports served on them.
     pub guarded: Guarded,
+    /// How many Services that is.
+    pub services: usize,
     /// All addresses to announce; those of Services with another proxy are not guarded.
     pub announced: BTreeSet<IpAddr>,
     /// Services that have an address and are not announced here, and why.
@@ -65,6 +52,7 @@ pub fn plan(snapshot: &Snapshot, memory: &mut Memory, now: Moment) -> EntryPlan 
                 next.announced.insert(service.key.clone());
                 plan.deadline = plan.deadline.into_iter().chain(until).min();
                 plan.announced.extend(&addresses);
+                plan.services += 1;
                 if !service.has_foreign_proxy {
                     guard(&mut plan.guarded, service, &addresses);
                 }

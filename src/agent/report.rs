@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::agent::desired::Desired;
+use crate::agent::entries::EntryPlan;
 use crate::api::{
-    BgpReport, GuardReport, NodeReportStatus, PeerException, RouteException, RouteExceptionReason, RouteReport,
-    Witnessed,
+    BgpReport, EntryReport, GuardReport, NoEntry, NodeReportStatus, PeerException, RefusedEntries, RouteException,
+    RouteExceptionReason, RouteReport, Witnessed,
 };
 use crate::model::{FibRoute, Moment, NodeName};
 
@@ -66,6 +67,7 @@ pub fn report(boot_id: &str, desired: &Desired, outcome: &Outcome) -> NodeReport
             exceptions,
         },
         guard: outcome.guard,
+        entries: entries(&desired.entries),
         bgp: BgpReport {
             peers: count(desired.peers.len()),
             established: outcome.established,
@@ -73,6 +75,16 @@ pub fn report(boot_id: &str, desired: &Desired, outcome: &Outcome) -> NodeReport
             exceptions: peer_exceptions,
         },
     }
+}
+
+/// Counts by reason: what is refused grows with the Services, the reasons do not.
+fn entries(plan: &EntryPlan) -> EntryReport {
+    let mut refused = BTreeMap::<NoEntry, RefusedEntries>::new();
+    for (service, &reason) in &plan.refused {
+        let first = || RefusedEntries { reason, services: 0, first: service.to_string() };
+        refused.entry(reason).or_insert_with(first).services += 1;
+    }
+    EntryReport { services: count(plan.services), refused: refused.into_values().collect() }
 }
 
 fn count(items: usize) -> u32 {
@@ -207,6 +219,17 @@ mod tests {
         let exceptions = report("b", &desired, &outcome).routes.exceptions;
         let of_n2: Vec<_> = exceptions.iter().filter(|e| e.node == "n2").map(|e| e.reason).collect();
         assert_eq!(of_n2, [RouteExceptionReason::Unreachable]);
+    }
+
+    #[test]
+    fn services_that_are_not_announced_are_counted_by_reason() {
+        let refused =
+            [("a/x", NoEntry::NoLocalEndpoint), ("a/y", NoEntry::NoReadyEndpoint), ("b/z", NoEntry::NoLocalEndpoint)];
+        let refused = refused.map(|(key, reason)| (key.parse().expect("a service key"), reason)).into();
+        let report = entries(&EntryPlan { services: 7, refused, ..EntryPlan::default() });
+        let of = |reason, services, first: &str| RefusedEntries { reason, services, first: first.to_owned() };
+        let want = [of(NoEntry::NoReadyEndpoint, 1, "a/y"), of(NoEntry::NoLocalEndpoint, 2, "a/x")];
+        assert_eq!((report.services, report.refused.as_slice()), (7, want.as_slice()));
     }
 
     #[test]

@@ -19,8 +19,8 @@ pub use address_pool::{AddressPool, AddressPoolSpec, AddressPoolStatus};
 pub use bgp_peer::{BgpPeer, BgpPeerSpec};
 pub use condition::{Condition, ConditionReason, ConditionStatus, ConditionType};
 pub use node_report::{
-    BgpReport, GuardReport, NodeReport, NodeReportSpec, NodeReportStatus, PeerException, RouteException,
-    RouteExceptionReason, RouteReport, Witnessed,
+    BgpReport, EntryReport, GuardReport, NoEntry, NodeReport, NodeReportSpec, NodeReportStatus, PeerException,
+    RefusedEntries, RouteException, RouteExceptionReason, RouteReport, Witnessed,
 };
 pub use node_route::{EntryFlag, NodeRoute, NodeRouteSpec};
 

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
     doc = "What the agent of one node did, and what it could not do.",
     printcolumn(name = "Routes", type_ = "integer", json_path = ".status.routes.installed"),
     printcolumn(name = "Wanted", type_ = "integer", json_path = ".status.routes.wanted"),
+    printcolumn(name = "Services", type_ = "integer", json_path = ".status.entries.services"),
     printcolumn(name = "Sessions", type_ = "integer", json_path = ".status.bgp.established"),
     printcolumn(name = "Peers", type_ = "integer", json_path = ".status.bgp.peers"),
     printcolumn(name = "Announced", type_ = "integer", json_path = ".status.bgp.announced")
@@ -43,6 +44,8 @@ pub struct NodeReportStatus {
     pub routes: RouteReport,
     /// The nftables table `inet cairn`, which refuses packets to ports that no Service has.
     pub guard: GuardReport,
+    /// Services whose addresses this node announces, or does not.
+    pub entries: EntryReport,
     /// BGP sessions.
     pub bgp: BgpReport,
 }
@@ -119,6 +122,42 @@ pub enum GuardReport {
     Unsupported,
     /// The kernel refused for another reason; the agent's log has it.
     Refused,
+}
+
+/// Services whose addresses this node announces, or does not.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EntryReport {
+    /// Services this node is an entry for.
+    pub services: u32,
+    /// The others that have an address, by reason.
+    #[serde(default)]
+    pub refused: Vec<RefusedEntries>,
+}
+
+/// Services this node is no entry for, for one reason.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RefusedEntries {
+    /// Why.
+    pub reason: NoEntry,
+    /// How many.
+    pub services: u32,
+    /// The first of them, as `namespace/name`.
+    pub first: String,
+}
+
+/// Why a node is no entry for a Service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub enum NoEntry {
+    /// The node's `NodeRoute` does not exist yet.
+    NoNodeRoute,
+    /// The Node is excluded from external load balancers by label.
+    ExcludedByLabel,
+    /// The Service has no ready endpoint on any node.
+    NoReadyEndpoint,
+    /// Its `externalTrafficPolicy` is Local and no ready endpoint is on this node.
+    NoLocalEndpoint,
 }
 
 /// BGP sessions of the node.
