@@ -29,6 +29,8 @@ pub(super) struct AdjRibOut {
     sent: BTreeMap<Prefix, IpAddr>,
     to_withdraw: BTreeSet<Prefix>,
     to_announce: BTreeSet<Prefix>,
+    /// The families of which the peer asked to hear everything again.
+    asked_again: Families,
     /// The families whose End-of-RIB the peer has.
     ended: Families,
     withheld: BTreeMap<Withheld, usize>,
@@ -55,6 +57,7 @@ impl AdjRibOut {
             sent: BTreeMap::new(),
             to_withdraw: BTreeSet::new(),
             to_announce: BTreeSet::new(),
+            asked_again: Families::default(),
             ended: Families::default(),
             withheld: BTreeMap::new(),
         }
@@ -83,17 +86,26 @@ impl AdjRibOut {
         self.to_withdraw = self.sent.keys().filter(|prefix| is_gone(prefix)).copied().collect();
     }
 
-    /// Sends all routes of a family again (RFC 2918 §4).
+    /// Sends all routes of a family again (RFC 2918 §4), from the next message on: who asks a
+    /// thousand times before it reads an answer costs one look at the routes.
     pub(super) fn resend(&mut self, family: Family) {
-        // Routes that outlived their next hop, in an incomplete wish, cannot be said again.
-        if self.next_hop_of(family).is_some() {
-            let again = self.sent.keys().filter(|prefix| prefix.family() == family);
-            self.to_announce.extend(again.filter(|prefix| !self.to_withdraw.contains(prefix)));
+        *self.asked_again.of_mut(family) = true;
+    }
+
+    fn take_requests(&mut self) {
+        let asked = std::mem::take(&mut self.asked_again);
+        for family in [Family::V4, Family::V6].into_iter().filter(|family| asked.contains(*family)) {
+            // Routes that outlived their next hop, in an incomplete wish, cannot be said again.
+            if self.next_hop_of(family).is_some() {
+                let again = self.sent.keys().filter(|prefix| prefix.family() == family);
+                self.to_announce.extend(again.filter(|prefix| !self.to_withdraw.contains(prefix)));
+            }
         }
     }
 
     /// Appends the next message there is to send; `false` when there is none.
     pub(super) fn next_message(&mut self, out: &mut Vec<u8>) -> bool {
+        self.take_requests();
         if let Some((family, batch)) = front(&self.to_withdraw) {
             let count = pack::withdraw(family, &batch, out);
             for prefix in &batch[..count] {
@@ -151,10 +163,7 @@ impl AdjRibOut {
         let Some(family) = [Family::V4, Family::V6].into_iter().find(|family| is_due(*family)) else {
             return false;
         };
-        match family {
-            Family::V4 => self.ended.v4 = true,
-            Family::V6 => self.ended.v6 = true,
-        }
+        *self.ended.of_mut(family) = true;
         pack::end_of_rib(family, out);
         true
     }

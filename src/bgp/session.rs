@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::task::yield_now;
 use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
@@ -71,7 +72,12 @@ pub(super) async fn run(
                 session.adopt(config, wish).await;
             }
             Event::Dialled(result) => session.dialled(result).await,
-            Event::Ready => session.read().await,
+            Event::Ready => {
+                session.read().await;
+                // Who always has more to say is always ready: without this its session would keep
+                // a worker thread for itself, and two of them would stop the whole agent.
+                yield_now().await;
+            }
             Event::Due => {}
         }
     }

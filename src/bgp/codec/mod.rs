@@ -63,6 +63,14 @@ impl Families {
             Family::V6 => self.v6,
         }
     }
+
+    /// Whether the family is in the set, to be changed.
+    pub(super) fn of_mut(&mut self, family: Family) -> &mut bool {
+        match family {
+            Family::V4 => &mut self.v4,
+            Family::V6 => &mut self.v6,
+        }
+    }
 }
 
 /// A family's unicast routes as AFI and SAFI.

@@ -2,6 +2,7 @@
 //! The speaker against a minimal passive router over loopback sockets.
 
 use std::collections::BTreeSet;
+use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -269,6 +270,38 @@ async fn hostile_octets_end_that_session_alone() {
     agent.sees("evil", |peer| peer.state == SessionState::Idle).await;
     assert_eq!(good_session.first_routes().await, ["10.60.0.1/32"]);
     agent.stop().await;
+}
+
+/// One worker thread: whoever keeps it stops everybody else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_peer_that_never_stops_talking_does_not_stop_the_others() {
+    let (evil, good) = (Router::new("127.0.0.1").await, Router::new("127.0.0.1").await);
+    let adverts: Vec<_> = (0..1000).map(|n| format!("10.60.{}.{}/32", n / 250, n % 250)).collect();
+    let adverts: Vec<_> = adverts.iter().map(String::as_str).collect();
+    let agent = Agent::start(&[evil.peer("evil")], &adverts);
+    let evil_session = evil.establish(65000).await;
+    let mut flood = Vec::new();
+    for _ in 0..1000 {
+        codec::encode_refresh(Refresh::of(Family::V4), &mut flood);
+    }
+    // On a thread of its own, and for some seconds at most, so that a failure ends. It reads nothing.
+    let mut stream = evil_session.stream.into_std().unwrap();
+    stream.set_nonblocking(false).unwrap();
+    let listens = Arc::new(());
+    let heard = Arc::downgrade(&listens);
+    let flooding = std::thread::spawn(move || {
+        (0..4000).all(|_| heard.strong_count() > 0 && stream.write_all(&flood).is_ok());
+    });
+
+    let peer = good.peer("good");
+    agent.change(|desired| {
+        desired.peers.insert(peer.name.clone(), peer);
+    });
+    let mut good_session = good.establish(65000).await;
+    assert_eq!(good_session.first_routes().await.len(), adverts.len());
+    assert!(!flooding.is_finished(), "the others had to wait for its end");
+    agent.stop().await;
+    drop(listens);
 }
 
 #[tokio::test]
