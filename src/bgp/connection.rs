@@ -4,6 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use rustix::net::sockopt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
@@ -19,6 +20,11 @@ const OUTBOUND_LIMIT: usize = 16 * MAXIMUM_LENGTH;
 const NETWORK_CONTROL: u32 = 0xc0;
 /// How long a peer may take to read the last message and close its side.
 const FAREWELL_LIMIT: Duration = Duration::from_millis(400);
+/// Where the hold time is 0 neither side says that it lives, and only TCP can tell that a router
+/// was replaced or unplugged: asked after this much silence, again in this time, this often.
+const SILENCE: Duration = Duration::from_secs(60);
+const ASK_AGAIN: Duration = Duration::from_secs(10);
+const ASK_TIMES: u32 = 3;
 
 /// Dials; the caller sets the time limit by dropping the future.
 pub(super) async fn dial(address: SocketAddr) -> io::Result<Connection> {
@@ -27,6 +33,10 @@ pub(super) async fn dial(address: SocketAddr) -> io::Result<Connection> {
     let _ = if address.is_ipv4() { socket.set_tos_v4(NETWORK_CONTROL) } else { socket.set_tclass_v6(NETWORK_CONTROL) };
     let stream = socket.connect(address).await?;
     stream.set_nodelay(true)?;
+    sockopt::set_socket_keepalive(&stream, true)?;
+    sockopt::set_tcp_keepidle(&stream, SILENCE)?;
+    sockopt::set_tcp_keepintvl(&stream, ASK_AGAIN)?;
+    sockopt::set_tcp_keepcnt(&stream, ASK_TIMES)?;
     Ok(Connection { stream, inbound: Vec::new(), outbound: Vec::new(), blocked_since: None })
 }
 

@@ -22,6 +22,8 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 /// How long the peer may take to say its OPEN. RFC 4271 §8.2.2 suggests four minutes; a router
 /// that is alive needs seconds, and one that is stuck is better tried anew.
 const OPEN_LIMIT: Duration = Duration::from_secs(60);
+/// How long the peer may take to accept our OPEN, where the hold time is 0 and would never end it.
+const CONFIRM_LIMIT: Duration = OPEN_LIMIT;
 const FIRST_REST: Duration = Duration::from_secs(1);
 const LONGEST_REST: Duration = Duration::from_secs(30);
 /// A session that stood this long is no longer counted among the failed attempts.
@@ -95,7 +97,7 @@ enum State {
     Resting { until: Moment },
     Connect { until: Moment },
     OpenSent { until: Moment },
-    OpenConfirm { negotiated: Negotiated, timers: Timers },
+    OpenConfirm { negotiated: Negotiated, timers: Timers, until: Moment },
     Established { negotiated: Negotiated, timers: Timers, since: Moment },
 }
 
@@ -174,9 +176,8 @@ impl Fsm {
         match self.state {
             State::Stopped => None,
             State::Resting { until } | State::Connect { until } | State::OpenSent { until } => Some(until),
-            State::OpenConfirm { timers, .. } | State::Established { timers, .. } => {
-                timers.running.map(|running| running.hold_until.min(running.keepalive_at))
-            }
+            State::OpenConfirm { timers, until, .. } => Some(timers.deadline().map_or(until, |due| due.min(until))),
+            State::Established { timers, .. } => timers.deadline(),
         }
     }
 
@@ -230,7 +231,9 @@ impl Fsm {
             State::Connect { until } if *until <= now => {
                 self.fail(PeerError::CannotConnect(ConnectError::TimedOut), now)
             }
-            State::OpenSent { until } if *until <= now => self.refuse(Reason::HoldTimerExpired.into(), now),
+            State::OpenSent { until } | State::OpenConfirm { until, .. } if *until <= now => {
+                self.refuse(Reason::HoldTimerExpired.into(), now)
+            }
             State::OpenConfirm { timers: Timers { running: Some(running) }, .. }
             | State::Established { timers: Timers { running: Some(running) }, .. } => {
                 if running.hold_until <= now {
@@ -253,7 +256,7 @@ impl Fsm {
                 Ok(negotiated) => self.confirm(negotiated, now),
                 Err(notification) => self.refuse(notification, now),
             },
-            (State::OpenConfirm { negotiated, timers }, Message::Keepalive) => {
+            (State::OpenConfirm { negotiated, timers, .. }, Message::Keepalive) => {
                 let (negotiated, mut timers) = (*negotiated, *timers);
                 timers.heard(now);
                 self.state = State::Established { negotiated, timers, since: now };
@@ -279,7 +282,7 @@ impl Fsm {
             hold_until: now + limit,
             keepalive_at: now + keepalive_interval(limit, &mut self.rng),
         });
-        self.state = State::OpenConfirm { negotiated, timers: Timers { running } };
+        self.state = State::OpenConfirm { negotiated, timers: Timers { running }, until: now + CONFIRM_LIMIT };
         vec![Output::SendKeepalive]
     }
 
@@ -334,6 +337,10 @@ impl Fsm {
 }
 
 impl Timers {
+    fn deadline(&self) -> Option<Moment> {
+        self.running.map(|running| running.hold_until.min(running.keepalive_at))
+    }
+
     fn heard(&mut self, now: Moment) {
         if let Some(running) = &mut self.running {
             running.hold_until = now + running.limit;

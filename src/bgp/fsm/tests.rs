@@ -191,6 +191,17 @@ fn the_smaller_hold_time_holds_and_zero_is_never() {
 }
 
 #[test]
+fn a_peer_that_does_not_accept_our_open_is_given_up_whatever_the_hold_time() {
+    for hold_time in [0, 9] {
+        let mut fsm = machine(&[Input::Start, Input::Connected]);
+        fsm.step(received(Message::Open(peer_open(65000, hold_time))), at(0));
+        let deadline = fsm.deadline().expect("it is not waited for without end");
+        assert!(deadline <= at(60_000), "{deadline:?} with hold time {hold_time}");
+        assert_eq!(words(&fsm.step(Input::Tick, at(60_000))), "N4/0 failed hang-up", "hold time {hold_time}");
+    }
+}
+
+#[test]
 fn what_the_peer_says_restarts_the_hold_timer() {
     for message in
         [Message::Keepalive, Message::Update(Update::default()), Message::RouteRefresh(Refresh::of(Family::V4))]
