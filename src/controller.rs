@@ -148,6 +148,7 @@ fn start(options: &Options, inventory: watch::Receiver<Arc<InventoryState>>, roo
         // All of them: one that stops being a load balancer has to be cleaned up.
         services: Store::watch::<Service>(Api::all(client.clone()), Config::default(), views::service),
         pools: Store::watch::<AddressPool>(Api::all(client.clone()), Config::default(), service::pool),
+        nodes: nodes.clone(),
         events: events(service::REPORTER, rooms),
     };
     let route = route::Context {

@@ -38,10 +38,16 @@ pub struct EntryPlan {
 /// Plans which addresses this node announces; `memory` is brought up to `now`.
 pub fn plan(snapshot: &Snapshot, memory: &mut Memory, now: Moment) -> EntryPlan {
     let endpoints = count_endpoints(snapshot);
+    let of_nodes: BTreeSet<IpAddr> =
+        snapshot.node_routes.values().flat_map(|route| route.addresses.iter().copied()).collect();
     let mut plan = EntryPlan::default();
     let mut next = Memory::default();
     for service in snapshot.services.values().filter(|service| is_ours(service)) {
-        let addresses: Vec<IpAddr> = vips(service).collect();
+        let (addresses, wrong): (Vec<IpAddr>, Vec<_>) =
+            vips(service).partition(|address| is_carried(*address) && !of_nodes.contains(address));
+        if !wrong.is_empty() {
+            plan.refused.insert(service.key.clone(), NoEntry::NoAddressOfService);
+        }
         if addresses.is_empty() {
             continue;
         }
@@ -74,6 +80,15 @@ fn is_ours(service: &ServiceView) -> bool {
 /// Its addresses that packets arrive with as destination.
 fn vips(service: &ServiceView) -> impl Iterator<Item = IpAddr> {
     service.ingress.iter().filter(|entry| entry.ip_mode != IpMode::Proxy).filter_map(|entry| entry.ip)
+}
+
+/// Whether routers carry packets to the address.
+fn is_carried(address: IpAddr) -> bool {
+    let is_local_to_a_link = match address {
+        IpAddr::V4(address) => address.is_link_local() || address.is_broadcast(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    };
+    !(address.is_unspecified() || address.is_loopback() || address.is_multicast() || is_local_to_a_link)
 }
 
 fn guard(guarded: &mut Guarded, service: &ServiceView, addresses: &[IpAddr]) {
@@ -156,6 +171,7 @@ fn judge(
 mod tests {
     use super::*;
     use crate::agent::cases::{Builder, node_route, snapshot, web};
+    use crate::model::views::Ingress;
 
     fn base() -> Builder {
         snapshot().node(node_route("n1", &["10.90.0.11"], &[])).node(node_route("n2", &["10.90.0.12"], &[]))
@@ -230,6 +246,27 @@ mod tests {
         for (service, count) in [(foreign, 0), (ours, 1), (proxied, 0)] {
             let snapshot = base().service(service).endpoints("n1", 1, 0).build();
             assert_eq!(plan(&snapshot, &mut Memory::default(), Moment::default()).announced.len(), count);
+        }
+    }
+
+    #[test]
+    fn an_address_that_is_no_services_is_not_announced_whatever_the_status_says() {
+        let ingress = |text: &str| Ingress { ip: Some(text.parse().expect("an address")), ip_mode: IpMode::Vip };
+        for wrong in ["10.90.0.11", "10.90.0.12", "0.0.0.0", "127.0.0.1", "169.254.1.1", "224.0.0.5", "fe80::1", "::1"]
+        {
+            let mut service = web(TrafficPolicy::Cluster);
+            service.ingress.push(ingress(wrong));
+            let plan_of = |service| {
+                let snapshot = base().service(service).endpoints("n1", 1, 0).build();
+                plan(&snapshot, &mut Memory::default(), Moment::default())
+            };
+            let plan = plan_of(service.clone());
+            let announced: Vec<_> = plan.announced.iter().map(ToString::to_string).collect();
+            assert_eq!(announced, ["10.60.0.10"], "{wrong}");
+            assert!(plan.guarded.announced.len() == 1, "{wrong}: {:?}", plan.guarded);
+            assert_eq!(plan.refused.get(&service.key), Some(&NoEntry::NoAddressOfService), "{wrong}");
+            service.ingress = vec![ingress(wrong)];
+            assert!(plan_of(service).announced.is_empty(), "{wrong}");
         }
     }
 

@@ -158,6 +158,8 @@ pub enum NoEntry {
     NoReadyEndpoint,
     /// Its `externalTrafficPolicy` is Local and no ready endpoint is on this node.
     NoLocalEndpoint,
+    /// Its status has an address of a node, or one that no router carries: it was written by hand.
+    NoAddressOfService,
 }
 
 /// BGP sessions of the node.

@@ -108,6 +108,13 @@ pub enum Note {
         /// Who has it.
         by: ServiceKey,
     },
+    /// A Service asks for an address that a Node has.
+    AddressOfNode {
+        /// The address.
+        address: IpAddr,
+        /// The Node.
+        node: NodeName,
+    },
     /// A Service asks for an address of a family that is none of its own.
     AddressOfOtherFamily {
         /// The address.
@@ -159,6 +166,7 @@ impl Note {
             Self::PoolNameMalformed { .. } => "PoolNameMalformed",
             Self::AddressNotInPool { .. } => "AddressNotInPool",
             Self::AddressInUse { .. } => "AddressInUse",
+            Self::AddressOfNode { .. } => "AddressOfNode",
             Self::AddressOfOtherFamily { .. } => "AddressOfOtherFamily",
             Self::TwoAddressesOfFamily { .. } => "TwoAddressesOfFamily",
             Self::HeldOutsidePool { .. } => "HeldOutsidePool",
@@ -179,6 +187,7 @@ impl Note {
             | Self::PoolNameMalformed { .. }
             | Self::AddressNotInPool { .. }
             | Self::AddressInUse { .. }
+            | Self::AddressOfNode { .. }
             | Self::AddressOfOtherFamily { .. }
             | Self::TwoAddressesOfFamily { .. } => "SyncLoadBalancerFailed",
             other => other.reason(),
@@ -235,6 +244,9 @@ impl fmt::Display for Note {
                 write!(f, "{address} is in no AddressPool that this service may use")
             }
             Self::AddressInUse { address, by } => write!(f, "{address} is in use by service {by}"),
+            Self::AddressOfNode { address, node } => {
+                write!(f, "{address} is an address of node {node}: a service takes one that no machine has")
+            }
             Self::AddressOfOtherFamily { address } => {
                 write!(f, "{address} is of a family that spec.ipFamilies does not name")
             }

@@ -51,6 +51,11 @@ impl NodeView {
         self.provider_id.as_deref()?.parse().ok()
     }
 
+    /// All its IP addresses, in order.
+    pub fn ips(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.addresses.iter().filter_map(|address| address.address.parse().ok())
+    }
+
     /// Its internal IP addresses, in order.
     pub fn internal_ips(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.addresses

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::request::Request;
 use crate::config::Pool;
-use crate::model::{Family, Note, PoolName, ServiceKey};
+use crate::model::{Family, NodeName, Note, PoolName, ServiceKey};
 
 /// The pools there are.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -17,6 +17,9 @@ pub struct Pools {
     pub valid: BTreeMap<PoolName, Pool>,
     /// Those that are not: nobody gets an address of them, and nobody loses one.
     pub invalid: BTreeSet<PoolName>,
+    /// The addresses of Nodes, which no Service has whatever a pool or a status says: announced by
+    /// others, a machine's own address would cut it off.
+    pub of_nodes: BTreeMap<IpAddr, NodeName>,
 }
 
 /// What a Service has from now on.
@@ -30,7 +33,8 @@ pub struct Answer {
 
 /// Gives every Service its addresses.
 ///
-/// 1. Who has an address of a family it wants keeps it; of two who have the same one, the older.
+/// 1. Who has an address of a family it wants keeps it, unless a Node has it; of two who have the
+///    same one, the older.
 /// 2. Who asks for particular addresses gets them where they are free, the older first. Until then
 ///    it keeps what it has.
 /// 3. Who still lacks a family gets the lowest free address of the pools it may use, in the order of
@@ -46,6 +50,9 @@ pub fn allocate(
     let mut in_order: Vec<_> = requests.iter().collect();
     in_order.sort_by_key(|request| (request.created_seconds, &request.key));
     let mut allocation = Allocation { pools, owners: BTreeMap::new(), taken: Taken::default() };
+    for address in pools.of_nodes.keys() {
+        allocation.taken.insert(*address);
+    }
     let mut holdings: Vec<_> = in_order.iter().map(|request| allocation.keep(request)).collect();
     for (address, key) in blocked {
         allocation.take(*address, key);
@@ -81,9 +88,9 @@ struct Allocation<'a> {
 }
 
 impl<'a> Allocation<'a> {
-    /// Takes an address, unless another one has it.
+    /// Takes an address, unless another one or a Node has it.
     fn take(&mut self, address: IpAddr, key: &'a ServiceKey) -> bool {
-        if self.owners.contains_key(&address) {
+        if self.owners.contains_key(&address) || self.pools.of_nodes.contains_key(&address) {
             return false;
         }
         self.owners.insert(address, key);
@@ -127,6 +134,9 @@ impl<'a> Allocation<'a> {
     fn objection(&self, request: &Request, address: IpAddr) -> Option<Note> {
         if let Some(owner) = self.owners.get(&address).filter(|owner| ***owner != request.key) {
             return Some(Note::AddressInUse { address, by: (*owner).clone() });
+        }
+        if let Some(node) = self.pools.of_nodes.get(&address) {
+            return Some(Note::AddressOfNode { address, node: node.clone() });
         }
         let is_allowed = match self.pools_of(request) {
             Ok(pools) => pools.iter().any(|pool| pool.contains(address)),
@@ -326,7 +336,7 @@ mod tests {
 
     fn pools(all: Vec<Pool>) -> Pools {
         let valid = all.into_iter().map(|pool| (pool.name.clone(), pool)).collect();
-        Pools { valid, invalid: BTreeSet::from([name("broken")]) }
+        Pools { valid, invalid: BTreeSet::from([name("broken")]), of_nodes: BTreeMap::new() }
     }
 
     /// Two addresses of each family, and two more of a pool that gives out nothing by itself.
@@ -432,6 +442,42 @@ mod tests {
                 pools: pools(vec![pool("a", &["10.60.0.0/24"], true)]),
                 requests: vec![Request { families: vec![Family::V6], ..request("x") }],
                 want: vec![refused(Note::FamilyNotInPools { pools: vec![name("a")], family: Family::V6 })],
+            },
+        ]);
+    }
+
+    #[test]
+    fn no_service_has_the_address_of_a_node() {
+        let node: NodeName = "n1".parse().expect("a name");
+        let around_a_node = |addresses: &[&str]| Pools {
+            of_nodes: BTreeMap::from([(ip("10.60.0.10"), node.clone())]),
+            ..pools(vec![pool("a", addresses, true)])
+        };
+        let of_node = Note::AddressOfNode { address: ip("10.60.0.10"), node: node.clone() };
+        check(vec![
+            Case {
+                name: "a newcomer",
+                pools: around_a_node(&["10.60.0.10-10.60.0.11"]),
+                requests: vec![request("x")],
+                want: vec![has(&["10.60.0.11"])],
+            },
+            Case {
+                name: "one that has it",
+                pools: around_a_node(&["10.60.0.10-10.60.0.11"]),
+                requests: vec![Request { held: vec![ip("10.60.0.10")], ..request("x") }],
+                want: vec![has(&["10.60.0.11"])],
+            },
+            Case {
+                name: "one that asks for it",
+                pools: around_a_node(&["10.60.0.10-10.60.0.11"]),
+                requests: vec![Request { wish: asking(&["10.60.0.10"], None), ..request("x") }],
+                want: vec![refused(of_node)],
+            },
+            Case {
+                name: "a pool of nothing else",
+                pools: around_a_node(&["10.60.0.10/32"]),
+                requests: vec![request("x")],
+                want: vec![refused(exhausted(Family::V4))],
             },
         ]);
     }

@@ -3,8 +3,9 @@
 //! The Service's status is the hand-over to the agents, which announce what stands there. One write
 //! puts finalizer and addresses in place; one takes both away again.
 //!
-//! It never takes an address from a living Service, never gives one to two, never serves a Service
-//! of another class, and decides nothing before it knows every Service and every pool. Start at
+//! It never takes an address from a living Service (but one that is a Node's), never gives one to two,
+//! never serves a Service of another class, and decides nothing before it knows every Service, every
+//! pool and every Node. Start at
 //! [`plan`](plan::plan); [`allocator`] is the heart of it.
 
 pub mod allocator;
@@ -24,7 +25,7 @@ use crate::cluster::events::{Events, News, about_service};
 use crate::cluster::patch::WriteError;
 use crate::cluster::store::Store;
 use crate::cluster::written::Written;
-use crate::model::views::ServiceView;
+use crate::model::views::{NodeView, ServiceView};
 use crate::model::{Note, PoolName, ServiceKey, Severity};
 use plan::{Observed, ObservedPool, Plan};
 
@@ -43,6 +44,8 @@ pub struct Context {
     pub services: Store<ServiceView>,
     /// Every pool; [`pool`] makes the view.
     pub pools: Store<ObservedPool>,
+    /// Every Node: their addresses are no Service's.
+    pub nodes: Store<NodeView>,
     /// Where to tell what was done.
     pub events: Events,
 }
@@ -73,6 +76,7 @@ pub async fn run(mut context: Context, seed: u64) {
     };
     context.services.synced().await;
     context.pools.synced().await;
+    context.nodes.synced().await;
     loop {
         let observed = observe::observe(&context, &mut memory);
         let plan = plan::plan(&observed);
@@ -82,6 +86,7 @@ pub async fn run(mut context: Context, seed: u64) {
         tokio::select! {
             () = context.services.changed() => {}
             () = context.pools.changed() => {}
+            () = context.nodes.changed() => {}
             () = clock::until(Some(deadline)) => {}
         }
     }

@@ -1,4 +1,4 @@
-//! What is known of Services and pools now.
+//! What is known of Services, pools and Nodes' addresses now.
 
 use kube::ResourceExt;
 
@@ -7,11 +7,13 @@ use super::{Context, Memory};
 use crate::api::AddressPool;
 use crate::config::Pool;
 
-/// Every Service and every pool.
+/// Every Service, every pool and every Node's addresses.
 pub(super) fn observe(context: &Context, memory: &mut Memory) -> Observed {
     let services = context.services.snapshot().into_values().map(|view| (view.key.clone(), view));
     let pools = context.pools.snapshot().into_iter().filter_map(|(name, pool)| Some((name.parse().ok()?, pool)));
-    let mut observed = Observed { services: services.collect(), pools: pools.collect() };
+    let nodes = context.nodes.snapshot();
+    let of_nodes = nodes.values().flat_map(|node| node.ips().map(|address| (address, node.name.clone())));
+    let mut observed = Observed { services: services.collect(), pools: pools.collect(), of_nodes: of_nodes.collect() };
     memory.services.lay_over(&mut observed.services);
     memory.pools.lay_over(&mut observed.pools);
     observed

@@ -11,7 +11,7 @@ use super::request::Request;
 use crate::api::{Condition, ConditionReason, ConditionStatus, ConditionType, LOAD_BALANCER_CLASS};
 use crate::config::{AddressBlock, Faults, Pool};
 use crate::model::views::{IpMode, ServiceView};
-use crate::model::{Family, Note, PoolName, ServiceKey};
+use crate::model::{Family, NodeName, Note, PoolName, ServiceKey};
 
 /// Upstream's finalizer, for Services without a class.
 pub const CLEANUP_FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
@@ -25,6 +25,8 @@ pub struct Observed {
     pub services: BTreeMap<ServiceKey, Arc<ServiceView>>,
     /// Every pool.
     pub pools: BTreeMap<PoolName, Arc<ObservedPool>>,
+    /// Every address of a Node, and whose it is.
+    pub of_nodes: BTreeMap<IpAddr, NodeName>,
 }
 
 /// An `AddressPool` as the API server has it.
@@ -83,10 +85,11 @@ pub struct PoolCondition {
 
 /// Decides for every Service and every pool.
 ///
-/// The caller asks only once it knows every Service and every pool: what it has not heard of yet is
+/// The caller asks only once it knows every Service, every pool and every Node: what it has not heard of yet is
 /// no absence.
 pub fn plan(observed: &Observed) -> Plan {
-    let (pools, conditions) = check_pools(&observed.pools);
+    let (mut pools, conditions) = check_pools(&observed.pools);
+    pools.of_nodes.clone_from(&observed.of_nodes);
     let (ours, others): (Vec<_>, Vec<_>) = observed.services.values().partition(|service| is_ours(service));
     let requests: Vec<_> = ours.iter().map(|service| Request::of(service)).collect();
     let blocked = others.iter().flat_map(|service| ips(service).map(|ip| (ip, service.key.clone()))).collect();
@@ -278,6 +281,7 @@ mod tests {
         Observed {
             services: services.into_iter().map(|view| (view.key.clone(), Arc::new(view))).collect(),
             pools: pools.into_iter().map(|(name, pool)| (name.parse().expect("a name"), Arc::new(pool))).collect(),
+            of_nodes: BTreeMap::new(),
         }
     }
 

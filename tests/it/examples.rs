@@ -133,6 +133,7 @@ impl Cluster {
                 .iter()
                 .filter_map(|pool| Some((pool.metadata.name.as_deref()?.parse().ok()?, Arc::new(service::pool(pool)?))))
                 .collect(),
+            of_nodes: self.nodes.values().flat_map(|node| node.ips().map(|ip| (ip, node.name.clone()))).collect(),
         };
         let plan = service::plan::plan(&observed);
         assert!(plan.notes.is_empty(), "{:?}", plan.notes);
