@@ -102,12 +102,14 @@ pub fn plan(observed: &Observed) -> Plan {
     let ready: BTreeSet<_> = observed.nodes.values().filter(|node| can_witness(node)).map(|node| &node.name).collect();
     for (name, node) in observed.nodes.iter().filter(|(_, node)| !node.pod_cidrs.is_empty()) {
         let known = observed.routes.get(name);
+        let known_addresses = known.map(|route| route.spec.addresses.as_slice()).unwrap_or_default();
+        let addresses = addresses(node, known_addresses);
         // Before its Node is initialized there is no way to it, and nothing to tell.
-        if known.is_none() && node.internal_ips().next().is_none() {
+        if known.is_none() && addresses.is_empty() {
             continue;
         }
         let known_witnesses = known.map(|route| route.spec.witnesses.as_slice()).unwrap_or_default();
-        let spec = spec(node, witnesses::choose(name, known_witnesses, &ready));
+        let spec = spec(node, addresses, witnesses::choose(name, known_witnesses, &ready));
         let is_right = known.is_some_and(|route| route.spec == spec && route.owner_uid.as_ref() == Some(&node.uid));
         let network = network(node, &spec, observed);
         if !is_right {
@@ -124,14 +126,21 @@ fn can_witness(node: &NodeView) -> bool {
     node.ready == Some(Truth::True) && !node.is_deleting && !node.pod_cidrs.is_empty()
 }
 
-fn spec(node: &NodeView, witnesses: Vec<String>) -> NodeRouteSpec {
+/// A Node that shows no address (any more, or yet again) did not lose its network: those it had stand
+/// until it has others.
+fn addresses(node: &NodeView, known: &[String]) -> Vec<String> {
+    let shown: Vec<_> = node.internal_ips().take(16).map(|ip| ip.to_string()).collect();
+    if shown.is_empty() { known.to_vec() } else { shown }
+}
+
+fn spec(node: &NodeView, addresses: Vec<String>, witnesses: Vec<String>) -> NodeRouteSpec {
     // The flag is read as a boolean since Kubernetes 1.34: only a plain false includes the Node.
     let entry = match node.labels.get(EXCLUDED).map(|value| is_false(value)) {
         None | Some(true) => EntryFlag::Eligible,
         Some(false) => EntryFlag::ExcludedByLabel,
     };
     NodeRouteSpec {
-        addresses: node.internal_ips().take(16).map(|ip| ip.to_string()).collect(),
+        addresses,
         pod_cidrs: node.pod_cidrs.iter().map(ToString::to_string).collect(),
         zone: node.labels.get(ZONE).filter(|zone| !zone.is_empty()).cloned(),
         entry,
@@ -290,6 +299,18 @@ mod tests {
     }
 
     #[test]
+    fn a_node_that_lost_its_addresses_keeps_its_way() {
+        let mut observed = settled(vec![node("n1", 1)]);
+        let again = NodeView { uid: "uid-again".to_owned(), addresses: Vec::new(), ..node("n1", 1) };
+        observed.nodes.insert(name("n1"), Arc::new(again));
+        let plan = plan(&observed);
+        assert_eq!(written(&plan, "n1").addresses, ["10.90.0.1"], "its new owner is written, its way stays");
+        let cleared = NodeView { addresses: Vec::new(), ..node("n1", 1) };
+        observed.nodes.insert(name("n1"), Arc::new(cleared));
+        assert_eq!(super::plan(&observed).routes, BTreeMap::new());
+    }
+
+    #[test]
     fn a_node_with_pod_cidrs_has_a_node_route() {
         let view = NodeView {
             pod_cidrs: vec!["10.244.1.0/24".parse().expect("a prefix"), "fd00:244:1::/64".parse().expect("a prefix")],
@@ -308,12 +329,8 @@ mod tests {
     }
 
     #[test]
-    fn a_node_has_no_node_route_before_it_has_an_address_and_keeps_the_one_it_has() {
-        let without = || NodeView { addresses: Vec::new(), ..node("n1", 1) };
-        assert_eq!(plan(&observed(vec![without()])), Plan::default());
-        let mut state = settled(vec![node("n1", 1)]);
-        state.nodes.insert(name("n1"), Arc::new(without()));
-        assert!(written(&plan(&state), "n1").addresses.is_empty());
+    fn a_node_has_no_node_route_before_it_has_an_address() {
+        assert_eq!(plan(&observed(vec![NodeView { addresses: Vec::new(), ..node("n1", 1) }])), Plan::default());
     }
 
     #[test]
