@@ -1,11 +1,14 @@
 #![expect(clippy::disallowed_methods, reason = "shell: this node's own random delay")]
-//! Writes the node's report to the API server.
+//! Writes the node's report to the API server, and again when others remove or change it.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{Patch, PatchParams, PostParams};
-use kube::{Api, Client};
+use kube::runtime::watcher;
+use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 use thiserror::Error;
 use tokio::sync::watch;
@@ -16,6 +19,8 @@ use crate::agent::metrics::Metrics;
 use crate::agent::report::{Pace, Pacer};
 use crate::api::{NodeReport, NodeReportSpec, NodeReportStatus};
 use crate::cluster::clock;
+use crate::cluster::store::Store;
+use crate::cluster::written::Written;
 use crate::model::NodeName;
 
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -43,6 +48,20 @@ enum PublishError {
     Refused(#[source] Box<kube::Error>),
 }
 
+/// The node's report as the API server has it.
+#[derive(Debug, PartialEq)]
+struct Kept {
+    resource_version: String,
+    status: NodeReportStatus,
+}
+
+impl Kept {
+    fn of(report: &NodeReport) -> Option<Self> {
+        let status = report.status.clone().unwrap_or_default();
+        Some(Self { resource_version: report.resource_version()?, status })
+    }
+}
+
 /// Writes each publication that says something new, until the sender is dropped.
 pub async fn run(
     client: Client,
@@ -51,6 +70,9 @@ pub async fn run(
     metrics: Metrics,
 ) {
     let reports = Api::<NodeReport>::all(client);
+    let own = watcher::Config::default().fields(&format!("metadata.name={node}"));
+    let mut store = Store::watch::<NodeReport>(reports.clone(), own.any_semantic(), Kept::of);
+    let mut written = Written::new(|kept: &Kept| &kept.resource_version);
     let mut pacer = Pacer::default();
     // Drawn once, so that a spread-out change stays spread out.
     let dice = fastrand::f64();
@@ -65,7 +87,10 @@ pub async fn run(
                     Pace::Rest => None,
                     Pace::At(then) => Some(then.since(clock::now())),
                     Pace::Now => match write(&reports, &node, &current).await {
-                        Ok(()) => {
+                        Ok(report) => {
+                            if let Some(kept) = Kept::of(&report) {
+                                written.remember(node.to_string(), kept);
+                            }
                             metrics.report_writes.inc();
                             pacer.wrote(current.status, clock::now());
                             if std::mem::take(&mut is_away) {
@@ -86,6 +111,11 @@ pub async fn run(
         };
         tokio::select! {
             changed = publications.changed() => if changed.is_err() { return },
+            () = store.changed() => {
+                let mut seen: BTreeMap<String, Arc<Kept>> = store.snapshot();
+                written.lay_over(&mut seen);
+                pacer.saw(seen.get(node.as_str()).map(|kept| &kept.status));
+            }
             () = sleep(wake) => {}
         }
     }
@@ -98,7 +128,7 @@ async fn sleep(wake: Option<Duration>) {
     }
 }
 
-async fn write(reports: &Api<NodeReport>, node: &NodeName, current: &Publication) -> Result<(), PublishError> {
+async fn write(reports: &Api<NodeReport>, node: &NodeName, current: &Publication) -> Result<NodeReport, PublishError> {
     let refused = |error| PublishError::Refused(Box::new(error));
     let written = timeout(WRITE_TIMEOUT, async {
         match patch(reports, node, &current.status).await {
@@ -112,9 +142,9 @@ async fn write(reports: &Api<NodeReport>, node: &NodeName, current: &Publication
     written.await.map_err(|_| PublishError::TimedOut)?.map_err(refused)
 }
 
-async fn patch(reports: &Api<NodeReport>, node: &NodeName, status: &NodeReportStatus) -> kube::Result<()> {
+async fn patch(reports: &Api<NodeReport>, node: &NodeName, status: &NodeReportStatus) -> kube::Result<NodeReport> {
     let patch = Patch::Merge(json!({ "status": status }));
-    reports.patch_status(node.as_str(), &PatchParams::default(), &patch).await.map(drop)
+    reports.patch_status(node.as_str(), &PatchParams::default(), &patch).await
 }
 
 async fn create(reports: &Api<NodeReport>, node: &NodeName, node_uid: &str) -> kube::Result<()> {

@@ -130,7 +130,8 @@ impl Pacer {
     /// When to write `current`. `spread` is a delay of this node's own, so that a change that every
     /// node reports does not reach the API server from all of them at once.
     pub fn pace(&mut self, current: &NodeReportStatus, spread: Duration, now: Moment) -> Pace {
-        let (Some(published), Some(last_write)) = (&self.published, self.last_write) else { return Pace::Now };
+        let Some(last_write) = self.last_write else { return Pace::Now };
+        let Some(published) = &self.published else { return at(last_write + URGENT_SUSTAINED, now) };
         if published == current {
             return Pace::Rest;
         }
@@ -140,7 +141,7 @@ impl Pacer {
         } else {
             last_write + ORDINARY + spread
         };
-        if due <= now { Pace::Now } else { Pace::At(due) }
+        at(due, now)
     }
 
     /// Notes that `written` is what the API server has.
@@ -150,9 +151,10 @@ impl Pacer {
         self.last_write = Some(now);
     }
 
-    /// Forgets what was written: the object is gone, or another agent's.
-    pub fn forget(&mut self) {
-        self.published = None;
+    /// Looks at what the API server has: when it is gone, or says something else than was written, it
+    /// is to be written anew.
+    pub fn saw(&mut self, kept: Option<&NodeReportStatus>) {
+        self.published.take_if(|published| kept != Some(published));
     }
 
     fn refill(&mut self, now: Moment) {
@@ -164,6 +166,10 @@ impl Pacer {
             self.credit_at = Some(now);
         }
     }
+}
+
+fn at(due: Moment, now: Moment) -> Pace {
+    if due <= now { Pace::Now } else { Pace::At(due) }
 }
 
 /// The leader waits for these: they decide the condition NetworkUnavailable.
@@ -258,5 +264,23 @@ mod tests {
         assert_eq!(pacer.pace(&urgent(98), spread, at(102.25)), Pace::Now);
         pacer.wrote(urgent(98), at(102.25));
         assert_eq!(pacer.pace(&urgent(99), spread, at(102.5)), Pace::At(at(103.25)));
+    }
+    #[test]
+    fn a_report_that_is_gone_or_changed_by_others_is_written_anew_once_a_second() {
+        let at = |seconds: f64| Moment::since_boot(Duration::from_secs_f64(seconds));
+        let written = NodeReportStatus::default();
+        let foreign = NodeReportStatus { own_route: Some("by hand".to_owned()), ..written.clone() };
+        for (name, kept, is_lost) in
+            [("as written", Some(&written), false), ("changed", Some(&foreign), true), ("gone", None, true)]
+        {
+            let mut pacer = Pacer::default();
+            pacer.saw(kept);
+            assert_eq!(pacer.pace(&written, Duration::ZERO, at(10.0)), Pace::Now, "{name}, before the first");
+            pacer.wrote(written.clone(), at(10.0));
+            pacer.saw(kept);
+            let (soon, later) = if is_lost { (Pace::At(at(11.0)), Pace::Now) } else { (Pace::Rest, Pace::Rest) };
+            assert_eq!(pacer.pace(&written, Duration::ZERO, at(10.5)), soon, "{name}");
+            assert_eq!(pacer.pace(&written, Duration::ZERO, at(11.0)), later, "{name}");
+        }
     }
 }
