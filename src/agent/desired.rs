@@ -8,8 +8,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use crate::agent::entries::{self, EntryPlan, Memory};
+use crate::agent::peers;
 use crate::agent::routes::{self, RoutePlan};
 use crate::agent::snapshot::{NodeRouteView, Snapshot};
+use crate::api::PeerException;
 use crate::config::peer::Peer;
 use crate::model::{Advert, Moment, NextHops, NodeName, Prefix, RouterId};
 
@@ -24,6 +26,8 @@ pub struct Desired {
     pub adverts: BTreeSet<Advert>,
     /// The routers to announce it to.
     pub peers: Vec<Arc<Peer>>,
+    /// The `BgpPeer`s of a router that another one is in force for.
+    pub doubles: Vec<PeerException>,
     /// This node's name among BGP speakers.
     pub router_id: RouterId,
     /// Where the announced packets should be sent.
@@ -40,11 +44,13 @@ pub fn plan(snapshot: &Snapshot, memory: &mut Memory, now: Moment) -> Desired {
     let entries = entries::plan(snapshot, memory, now);
     let pod_cidrs = own.into_iter().flat_map(|route| route.pod_cidrs.iter().copied());
     let vips = entries.announced.iter().map(|address| Prefix::host(*address));
+    let (peers, doubles) = peers::sessions(&snapshot.peers, &snapshot.labels);
     let is_witness_of = |route: &NodeRouteView| route.witnesses.iter().any(|name| name == snapshot.me.as_str());
     Desired {
         routes: routes::plan(snapshot),
         adverts: pod_cidrs.chain(vips).map(|prefix| Advert { prefix }).collect(),
-        peers: snapshot.peers.iter().filter(|peer| peer.selects(&snapshot.labels)).cloned().collect(),
+        peers,
+        doubles,
         router_id: router_id(snapshot, own),
         next_hops: next_hops(snapshot, own),
         own_route: own.map(|route| route.digest.clone()),

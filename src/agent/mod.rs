@@ -146,7 +146,7 @@ impl Agent {
     fn plan(&mut self) -> Option<Moment> {
         // Without all routes or the own networks, a wish would leave out what is merely unknown.
         let local = self.rooms.local_addresses().filter(|_| self.stores.node_routes.is_synced())?;
-        let (snapshot, wrong_peers) = self.stores.snapshot(&self.me, local, &mut self.peers);
+        let (snapshot, mut wrong_peers) = self.stores.snapshot(&self.me, local, &mut self.peers);
         let desired = desired::plan(&snapshot, &mut self.memory, clock::now());
         self.rooms.wish_routes(&desired);
         let is_synced = self.stores.is_synced();
@@ -157,6 +157,7 @@ impl Agent {
             self.rooms.wish_announcements(&desired, router_id);
             self.ready.send_if_modified(|ready| !std::mem::replace(ready, true));
         }
+        wrong_peers.extend(desired.doubles.iter().cloned());
         let outcome = self.rooms.outcome(wrong_peers);
         let status = report::report(&self.boot_id, &desired, &outcome);
         self.metrics.show(&status, outcome.repaired);

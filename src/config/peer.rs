@@ -69,6 +69,27 @@ impl Peer {
     pub fn is_internal(&self) -> bool {
         self.local_asn == self.peer_asn
     }
+
+    /// Whether both name one router: the same address and port.
+    pub fn is_same_router(&self, other: &Self) -> bool {
+        (self.address, self.port) == (other.address, other.port)
+    }
+
+    /// Whether a node may have the labels that both ask for.
+    pub fn may_meet(&self, other: &Self) -> bool {
+        let is_open =
+            |(key, value): (&String, &String)| other.node_selector.get(key).is_none_or(|theirs| theirs == value);
+        self.node_selector.iter().all(is_open)
+    }
+
+    /// What is wrong with this one where `other` names the same router for the same node.
+    pub fn doubles(&self, other: &Self) -> String {
+        format!(
+            "{} with port {} is the router of BgpPeer {}: a node keeps one session with a router, so leave one of the two, \
+             or select other nodes",
+            self.address, self.port, other.name
+        )
+    }
 }
 
 fn check_asn(number: u32, field: FieldPath) -> Result<Asn, Faults> {
