@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use kube::Resource;
 
@@ -18,7 +19,7 @@ use crate::config::nearest::nearest;
 use crate::config::object::{self, Head};
 use crate::config::{CloudConfig, Fault, Faults, FieldPath, Peer, Pool, schema, source};
 use crate::inventory::document::Sourced;
-use crate::inventory::{self, Extent, Inventory};
+use crate::inventory::{self, Extent, Inventory, Machine, MachineState};
 
 /// The name of the standard input on the command line.
 const STANDARD_INPUT: &str = "-";
@@ -151,6 +152,7 @@ struct Check {
     seen: BTreeSet<PathBuf>,
     inventories: Vec<Sourced>,
     pools: Vec<(PathBuf, Node, Pool)>,
+    peers: Vec<(PathBuf, Node, Peer)>,
     /// Titles of the API's objects, and the first file and line of each.
     titles: BTreeMap<String, String>,
 }
@@ -186,7 +188,7 @@ impl Check {
             Recognised::Ours(Kind::CloudConfig) => self.cloud_config(file, &document),
             Recognised::Ours(Kind::Inventory) => self.inventory(file, document),
             Recognised::Ours(Kind::AddressPool) => self.address_pool(file, document, &head),
-            Recognised::Ours(Kind::BgpPeer) => self.bgp_peer(file, &document, &head),
+            Recognised::Ours(Kind::BgpPeer) => self.bgp_peer(file, document, &head),
         }
     }
 
@@ -225,13 +227,15 @@ impl Check {
         Some(head.title())
     }
 
-    fn bgp_peer(&mut self, file: &Path, document: &Node, head: &Head) -> Option<String> {
-        self.refuse_twice(file, document, head);
+    fn bgp_peer(&mut self, file: &Path, document: Node, head: &Head) -> Option<String> {
+        self.refuse_twice(file, &document, head);
         let name = head.name.as_deref().unwrap_or_default();
-        let peer = object::read_spec::<BgpPeerSpec>(file, document).and_then(|spec| {
-            spec.check(|spec| Peer::check(name, &spec).map_err(|faults| placed(faults, file, document)))
+        let peer = object::read_spec::<BgpPeerSpec>(file, &document).and_then(|spec| {
+            spec.check(|spec| Peer::check(name, &spec).map_err(|faults| placed(faults, file, &document)))
         });
-        self.faults.take(peer).map(|_| head.title())
+        let peer = self.faults.take(peer)?;
+        self.peers.push((file.to_owned(), document, peer));
+        Some(head.title())
     }
 
     fn refuse_twice(&mut self, file: &Path, document: &Node, head: &Head) {
@@ -249,7 +253,9 @@ impl Check {
     /// What only shows when the documents are seen side by side.
     fn all_together(&mut self) {
         let extent = if self.faults.is_empty() { Extent::Whole } else { Extent::Part };
-        self.faults.take(Inventory::merge(&self.inventories, extent));
+        let inventory = self.faults.take(Inventory::merge(&self.inventories, extent));
+        self.machines_in_pools(inventory.as_ref());
+        self.routers_with_two_sessions();
         let field = FieldPath::of("spec").field("addresses");
         for (index, (file, document, pool)) in self.pools.iter().enumerate() {
             for (other_file, _, other) in &self.pools[..index] {
@@ -262,6 +268,42 @@ impl Check {
                     let fault = Fault::new(field.clone(), message).of_object(format!("AddressPool {}", pool.name));
                     self.faults.push(fault.in_file(file).at(document.position_of(&field)));
                 }
+            }
+        }
+    }
+
+    /// Addresses of machines and routers in pools: a Service that got one would cut that host off.
+    fn machines_in_pools(&mut self, inventory: Option<&Inventory>) {
+        let living = |machine: &&Arc<Machine>| machine.state != MachineState::Decommissioned;
+        let machines = inventory.into_iter().flat_map(Inventory::machines).filter(living).flat_map(|machine| {
+            machine.ips().map(move |address| (address, format!("an address of machine {}", machine.id)))
+        });
+        let routers =
+            self.peers.iter().map(|(_, _, peer)| (peer.address, format!("the address of BgpPeer {}", peer.name)));
+        let hosts: BTreeMap<_, _> = routers.chain(machines).collect();
+        for (file, document, pool) in &self.pools {
+            for (index, block) in pool.blocks.iter().enumerate() {
+                let mut within = hosts.iter().filter(|(address, _)| block.contains(**address));
+                let Some((address, what)) = within.next() else { continue };
+                let more = match within.count() {
+                    0 => String::new(),
+                    more => format!(", and {more} more such"),
+                };
+                let message = format!("{block} holds {address}, {what}{more}: it takes addresses that no host has");
+                let field = FieldPath::of("spec").field("addresses").entry(index);
+                let fault = Fault::new(field.clone(), message).of_object(format!("AddressPool {}", pool.name));
+                self.faults.push(fault.in_file(file).at(document.position_of(&field)));
+            }
+        }
+    }
+
+    fn routers_with_two_sessions(&mut self) {
+        let field = FieldPath::of("spec").field("address");
+        for (index, (file, document, peer)) in self.peers.iter().enumerate() {
+            let others = self.peers[..index].iter().map(|(_, _, other)| other);
+            for other in others.filter(|other| peer.is_same_router(other) && peer.may_meet(other)) {
+                let fault = Fault::new(field.clone(), peer.doubles(other)).of_object(format!("BgpPeer {}", peer.name));
+                self.faults.push(fault.in_file(file).at(document.position_of(&field)));
             }
         }
     }
@@ -328,6 +370,35 @@ mod tests {
         {
             assert!(printed.lines().any(|printed| printed.ends_with(line)), "{line} is not in\n{printed}");
         }
+    }
+
+    #[test]
+    fn what_only_shows_side_by_side_is_told() {
+        let peer = |name: &str, more: &str| {
+            format!(
+                "---\napiVersion: cairn.dev/v1alpha1\nkind: BgpPeer\nmetadata: {{name: {name}}}\nspec:\n  localAsn: 64513\n  peerAsn: 64512\n  address: 10.60.0.1\n{more}"
+            )
+        };
+        let inventory = "apiVersion: inventory.cairn.dev/v1\nkind: Inventory\nmachines:\n\
+             - {id: a, addresses: [{type: InternalIP, address: 10.60.0.7}, {type: ExternalIP, address: 10.60.0.8}]}\n";
+        let peers = [
+            peer("one", "  nodeSelector: {rack: r1}\n"),
+            peer("other-rack", "  nodeSelector: {rack: r2}\n"),
+            peer("other-port", "  port: 1790\n"),
+            peer("twin", ""),
+        ];
+        let (verdict, printed) = run(
+            &[("pool.yaml", POOL), ("inv.yaml", inventory), ("peers.yaml", &peers.concat())],
+            &["pool.yaml", "inv.yaml", "peers.yaml"],
+        );
+        assert_eq!(verdict, Verdict::Faulty);
+        assert_eq!(
+            printed,
+            "pool.yaml:4:20: AddressPool public: spec.addresses[0]: 10.60.0.0/24 holds 10.60.0.1, the address of BgpPeer twin, and 2 more such: it takes addresses that no host has\n\
+             inv.yaml: ok (1 machine)\n\
+             peers.yaml:35:12: BgpPeer twin: spec.address: 10.60.0.1 with port 179 is the router of BgpPeer one: a node keeps one session with a router, so leave one of the two, or select other nodes\n\
+             peers.yaml:35:12: BgpPeer twin: spec.address: 10.60.0.1 with port 179 is the router of BgpPeer other-rack: a node keeps one session with a router, so leave one of the two, or select other nodes\n"
+        );
     }
 
     #[test]

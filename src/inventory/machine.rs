@@ -37,6 +37,14 @@ impl Machine {
         ProviderId::from(self.id.clone())
     }
 
+    /// All its IP addresses in order.
+    pub fn ips(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.addresses.iter().filter_map(|address| match address {
+            MachineAddress::InternalIp(ip) | MachineAddress::ExternalIp(ip) => Some(*ip),
+            _ => None,
+        })
+    }
+
     /// Its internal IP addresses in order.
     pub fn internal_ips(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.addresses.iter().filter_map(|address| match address {
