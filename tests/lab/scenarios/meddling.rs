@@ -1,0 +1,80 @@
+//! Somebody writes by hand what is Cairn's to write.
+
+use anyhow::{Context, Result, ensure};
+use cairn::api::{NodeReport, NodeReportStatus};
+use k8s_openapi::api::core::v1::Service as ServiceObject;
+use kube::{
+    Api,
+    api::{DeleteParams, Patch, PatchParams},
+};
+use serde_json::json;
+
+use super::{
+    SOON, cluster_with_cairn,
+    first_service::{answered_by, next_hops_of},
+};
+use crate::harness::{
+    Lab,
+    enclosure::inside,
+    service::{ExternalTrafficPolicy, Service, host_prefix},
+    wait_for,
+};
+
+#[test]
+fn a_report_that_is_deleted_or_changed_is_written_anew() {
+    inside(async || {
+        let lab = cluster_with_cairn().await?;
+        let reports: Api<NodeReport> = Api::all(lab.kube().clone());
+        let status = async |name: &str| -> Result<NodeReportStatus> {
+            reports.get(name).await?.status.with_context(|| format!("NodeReport {name} has no status"))
+        };
+        let settled = async |name: &str| {
+            wait_for(&format!("NodeReport {name} vouches for both other nodes"), SOON, async || {
+                let status = status(name).await?;
+                ensure!(status.own_route.is_some() && status.witnessed.len() == 2, "{status:?}");
+                Ok(status)
+            })
+            .await
+        };
+        for name in ["n1", "n2", "n3"] {
+            settled(name).await?;
+        }
+        reports.delete("n1", &DeleteParams::default()).await?;
+        let by_hand = json!({ "status": { "ownRoute": "by-hand", "witnessed": [] } });
+        reports.patch_status("n2", &PatchParams::default(), &Patch::Merge(by_hand)).await?;
+        for name in ["n1", "n2"] {
+            let status = settled(name).await?;
+            ensure!(status.own_route.as_deref() != Some("by-hand"), "{name}: {status:?}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_nodes_address_in_a_service_cuts_no_node_off() {
+    inside(async || {
+        let mut lab = cluster_with_cairn().await?;
+        lab.start_pod("n1", "web-1", "web").await?;
+        let web = Service::create(lab.kube(), "web", ExternalTrafficPolicy::Cluster).await?;
+        let [v4, _] = web.wait_for_addresses(SOON).await?;
+        announced_by_all(&lab, v4).await?;
+
+        let of_node = lab.node("n2")?.host().v4();
+        let by_hand = json!({ "status": { "loadBalancer": { "ingress": [{ "ip": of_node, "ipMode": "VIP" }] } } });
+        let services: Api<ServiceObject> = Api::default_namespaced(lab.kube().clone());
+        services.patch_status("web", &PatchParams::default(), &Patch::Merge(by_hand)).await?;
+        let addresses = web.wait_for_addresses(SOON).await?;
+        ensure!(!addresses.contains(&of_node.into()), "{addresses:?}");
+        for address in addresses {
+            announced_by_all(&lab, address).await?;
+            answered_by(&lab, address, &["n1"]).await?;
+        }
+        ensure!(!lab.router()?.log()?.contains("Error"), "a session broke: {}", lab.router()?.log()?);
+        Ok(())
+    });
+}
+
+async fn announced_by_all(lab: &Lab, address: std::net::IpAddr) -> Result<()> {
+    let nodes = next_hops_of(lab, address, &["n1", "n2", "n3"]);
+    lab.router()?.wait_for_next_hops(&host_prefix(address), nodes, SOON).await
+}
