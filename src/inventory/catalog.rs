@@ -1,20 +1,26 @@
 //! All machines of the inventory, checked together.
 
-use std::collections::BTreeMap;
-use std::fmt;
-use std::net::IpAddr;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::document::{AddressEntry, AddressKind, Defaults, Location, MachineEntry, MatchEntry, Sourced};
+use super::Machine;
+use super::bmc::check::{check_defaults, check_fencing_defaults};
+use super::document::{Location, Sourced};
+use super::entry::{Inherited, check_machine};
+use super::instance_type::InstanceTypes;
 use super::matching::Index;
-use super::{Machine, MachineAddress, MatchKeys, SystemUuid};
-use crate::config::{Fault, Faults, FieldPath, label};
-use crate::model::{MachineId, NodeName};
+use super::place::FieldPlace;
+use super::unique::refuse_shared;
+use crate::config::{Faults, FieldPath};
+use crate::inventory::MachineState;
+use crate::model::MachineId;
 
-/// The machines, each with an id, node name, UUID and internal addresses of its own.
+/// The machines, each with an id, keys and internal addresses of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inventory {
     machines: BTreeMap<MachineId, Arc<Machine>>,
+    /// Machines that went, or go, on purpose.
+    acknowledged: BTreeSet<MachineId>,
     index: Index,
 }
 
@@ -24,6 +30,11 @@ impl Inventory {
     /// `kind` of its documents.
     pub const KIND: &str = "Inventory";
 
+    /// The JSON schema of its documents.
+    pub fn json_schema() -> serde_json::Value {
+        crate::config::object::schema_of::<super::document::InventoryDocument>()
+    }
+
     /// Checks and merges documents.
     ///
     /// # Errors
@@ -31,14 +42,13 @@ impl Inventory {
     pub fn merge(sources: &[Sourced], extent: Extent) -> Result<Self, Faults> {
         let mut faults = Faults::NONE;
         let locations = Locations::of(sources, extent, &mut faults);
+        let types = InstanceTypes::of(sources, &mut faults);
         let mut machines = Vec::new();
         for source in sources {
-            let Defaults { region } = &source.document.defaults;
-            let place = Place { source, field: FieldPath::of("defaults").field("region") };
-            region.iter().for_each(|region| place.check_label_value(region, &mut faults));
+            let inherited = inherited(source, &locations, &types, &mut faults);
             for (index, entry) in source.document.machines.iter().enumerate() {
-                let place = Place { source, field: FieldPath::of("machines").entry(index) };
-                machines.extend(check_machine(entry, &place, &locations, &mut faults));
+                let place = FieldPlace { source, field: FieldPath::of("machines").entry(index) };
+                machines.extend(check_machine(entry, &place, &inherited, &mut faults));
             }
         }
         refuse_shared(sources, &mut faults);
@@ -46,13 +56,14 @@ impl Inventory {
         if let (true, Extent::Whole, Some(first)) = (is_empty, extent, sources.first()) {
             let message =
                 "has no machine: it takes at least one, as a file that was emptied by mistake has none either";
-            Place { source: first, field: FieldPath::of("machines") }.tell(message, &mut faults);
+            FieldPlace::of(first, "machines").tell(message, &mut faults);
         }
-        faults.extend(sources.iter().flat_map(|source| source.faults.iter().cloned()));
         let machines: BTreeMap<_, _> =
             machines.into_iter().map(|machine| (machine.id.clone(), Arc::new(machine))).collect();
+        let acknowledged = acknowledged(sources, &machines, &mut faults);
+        faults.extend(sources.iter().flat_map(|source| source.faults.iter().cloned()));
         let index = Index::of(machines.values());
-        faults.or(Self { machines, index })
+        faults.or(Self { machines, acknowledged, index })
     }
 
     /// Each machine, in the order of ids.
@@ -63,6 +74,11 @@ impl Inventory {
     /// The machine with this id.
     pub fn machine(&self, id: &MachineId) -> Option<&Arc<Machine>> {
         self.machines.get(id)
+    }
+
+    /// Whether the machine with this id goes on purpose.
+    pub fn acknowledges_removal_of(&self, id: &MachineId) -> bool {
+        self.acknowledged.contains(id)
     }
 
     pub(super) fn index(&self) -> &Index {
@@ -79,65 +95,63 @@ pub enum Extent {
     Part,
 }
 
-/// A field of a document.
-#[derive(Clone)]
-struct Place<'a> {
+/// What the machines of a document inherit.
+fn inherited<'a>(
     source: &'a Sourced,
-    field: FieldPath,
+    locations: &'a Locations<'a>,
+    types: &'a InstanceTypes,
+    faults: &mut Faults,
+) -> Inherited<'a> {
+    let defaults = &source.document.defaults;
+    let place = FieldPlace::of(source, "defaults");
+    defaults.region.iter().for_each(|region| place.field("region").check_label_value(region, faults));
+    defaults.bmc.iter().for_each(|bmc| check_defaults(bmc, &place.field("bmc"), faults));
+    let fencing = check_fencing_defaults(
+        &defaults.fencing.clone().unwrap_or_default(),
+        &place.field("fencing"),
+        faults,
+    );
+    Inherited { locations, types, region: defaults.region.as_deref(), bmc: defaults.bmc.clone().unwrap_or_default(), fencing }
 }
 
-impl<'a> Place<'a> {
-    fn field(&self, name: &str) -> Self {
-        Self { source: self.source, field: self.field.field(name) }
-    }
-
-    fn entry(&self, index: usize) -> Self {
-        Self { source: self.source, field: self.field.entry(index) }
-    }
-
-    fn fault(&self, message: impl Into<String>) -> Fault {
-        let position = self.source.node.position_of(&self.field);
-        Fault::new(self.field.clone(), message).in_file(&self.source.file).at(position)
-    }
-
-    /// Tells a fault of what the field means, unless its very shape is wrong.
-    fn tell(&self, message: impl Into<String>, faults: &mut Faults) {
-        if !self.source.faults.cover(&self.field) {
-            faults.push(self.fault(message));
+/// The machines that go on purpose. One that is in service has no business among them: it would be
+/// a leave for accidents to come.
+fn acknowledged(
+    sources: &[Sourced],
+    machines: &BTreeMap<MachineId, Arc<Machine>>,
+    faults: &mut Faults,
+) -> BTreeSet<MachineId> {
+    let mut acknowledged = BTreeSet::new();
+    for source in sources {
+        for (index, text) in source.document.acknowledged_removals.iter().enumerate() {
+            let place = FieldPlace { source, field: FieldPath::of("acknowledgedRemovals").entry(index) };
+            let Some(id) = place.parse::<MachineId>(text, faults) else { continue };
+            match machines.get(&id).map(|machine| machine.state) {
+                None | Some(MachineState::Decommissioned) => drop(acknowledged.insert(id)),
+                Some(state) => {
+                    place.tell(format!("{id} is {state} here: name it when it is decommissioned or taken out"), faults);
+                }
+            }
         }
     }
-
-    fn check_label_value(&self, value: &str, faults: &mut Faults) {
-        let message = match value {
-            "" => Some("is empty: leave the field out for none".to_owned()),
-            _ => label::value_fault(value),
-        };
-        message.into_iter().for_each(|message| self.tell(message, faults));
-    }
-
-    /// The value that a text stands for, or `None` and a fault.
-    fn parse<T: std::str::FromStr<Err: fmt::Display>>(&self, text: &str, faults: &mut Faults) -> Option<T> {
-        text.parse().map_err(|error: T::Err| self.tell(error.to_string(), faults)).ok()
-    }
+    acknowledged
 }
 
 /// Locations of all documents by name.
-struct Locations<'a> {
-    by_name: BTreeMap<&'a str, &'a Location>,
-    extent: Extent,
+pub(super) struct Locations<'a> {
+    pub(super) by_name: BTreeMap<&'a str, &'a Location>,
+    pub(super) extent: Extent,
 }
 
 impl<'a> Locations<'a> {
     fn of(sources: &'a [Sourced], extent: Extent, faults: &mut Faults) -> Self {
-        let mut places: BTreeMap<&str, (Place<'_>, &Location)> = BTreeMap::new();
+        let mut places: BTreeMap<&str, (FieldPlace<'_>, &Location)> = BTreeMap::new();
         for source in sources {
             for (name, location) in &source.document.locations {
-                let place = Place { source, field: FieldPath::of("locations").field(name) };
-                let Location { region, zone } = location;
-                region.iter().for_each(|region| place.field("region").check_label_value(region, faults));
-                zone.iter().for_each(|zone| place.field("zone").check_label_value(zone, faults));
+                let place = FieldPlace { source, field: FieldPath::of("locations").field(name) };
+                check_location(location, &place, faults);
                 match places.get(name.as_str()) {
-                    Some((first, _)) => place.tell(shared(&place, &format!("location {name}"), first), faults),
+                    Some((first, _)) => place.tell_shared(&format!("location {name}"), first, faults),
                     None => drop(places.insert(name, (place, location))),
                 }
             }
@@ -147,178 +161,14 @@ impl<'a> Locations<'a> {
     }
 }
 
-fn check_machine(
-    entry: &MachineEntry,
-    place: &Place<'_>,
-    locations: &Locations<'_>,
-    faults: &mut Faults,
-) -> Option<Machine> {
-    let MachineEntry { id, state, match_keys, location, region, instance_type, addresses, labels } = entry;
-    let id = place.field("id").parse::<MachineId>(id, faults);
-    let match_keys = check_match(match_keys, &place.field("match"), faults);
-    let location = location.as_deref().and_then(|name| {
-        let found = locations.by_name.get(name).copied();
-        if found.is_none() && locations.extent == Extent::Whole {
-            place.field("location").tell(unknown_location(name, locations), faults);
-        }
-        found
-    });
-    region.iter().for_each(|region| place.field("region").check_label_value(region, faults));
-    instance_type.iter().for_each(|kind| place.field("instanceType").check_label_value(kind, faults));
-    let written = addresses.len();
-    let addresses: Vec<_> = addresses
-        .iter()
-        .enumerate()
-        .filter_map(|(index, entry)| check_address(entry, &place.field("addresses").entry(index), faults))
-        .collect();
-    check_labels(labels, &place.field("labels"), faults);
-    let inherited = location.and_then(|location| location.region.clone());
-    Some(Machine {
-        id: id?,
-        state: *state,
-        match_keys: match_keys?,
-        addresses: (addresses.len() == written).then_some(addresses)?,
-        region: region.clone().or(inherited).or_else(|| place.source.document.defaults.region.clone()),
-        zone: location.and_then(|location| location.zone.clone()),
-        instance_type: instance_type.clone(),
-        labels: labels.clone(),
-    })
-}
-
-fn check_match(entry: &MatchEntry, place: &Place<'_>, faults: &mut Faults) -> Option<MatchKeys> {
-    let MatchEntry { node_name, system_uuid } = entry;
-    let before = faults.len();
-    let node_name = node_name.as_deref().and_then(|name| place.field("nodeName").parse::<NodeName>(name, faults));
-    let place = place.field("systemUUID");
-    let system_uuid = system_uuid.as_deref().and_then(|uuid| place.parse::<SystemUuid>(uuid, faults));
-    if let Some(uuid) = system_uuid
-        && uuid.is_placeholder()
-    {
-        place.tell(format!("{uuid} is a placeholder that many boards share: leave the field out"), faults);
+fn check_location(location: &Location, place: &FieldPlace<'_>, faults: &mut Faults) {
+    let Location { region, zone, room, row, rack, power_feeds } = location;
+    for (name, value) in [("region", region), ("zone", zone), ("room", room), ("row", row), ("rack", rack)] {
+        value.iter().for_each(|value| place.field(name).check_label_value(value, faults));
     }
-    (faults.len() == before).then_some(MatchKeys { node_name, system_uuid })
-}
-
-fn unknown_location(name: &str, locations: &Locations<'_>) -> String {
-    let known: Vec<_> = locations.by_name.keys().copied().collect();
-    match crate::config::nearest::nearest(name, known.iter().copied()) {
-        Some(near) => format!("{name:?} is not among the locations: did you mean {near}?"),
-        None if known.is_empty() => format!("{name:?} is not among the locations: write it under locations first"),
-        None => format!("{name:?} is not among the locations: they are {}", known.join(", ")),
+    for (index, feed) in power_feeds.iter().enumerate() {
+        place.field("powerFeeds").entry(index).check_label_value(feed, faults);
     }
-}
-
-fn check_address(entry: &AddressEntry, place: &Place<'_>, faults: &mut Faults) -> Option<MachineAddress> {
-    let AddressEntry { kind, address } = entry;
-    let place = place.field("address");
-    let mut ip = || check_ip(address, &place, faults);
-    match kind {
-        AddressKind::InternalIp => ip().map(MachineAddress::InternalIp),
-        AddressKind::ExternalIp => ip().map(MachineAddress::ExternalIp),
-        AddressKind::Hostname => check_host(address, &place, faults).map(MachineAddress::Hostname),
-        AddressKind::InternalDns => check_host(address, &place, faults).map(MachineAddress::InternalDns),
-        AddressKind::ExternalDns => check_host(address, &place, faults).map(MachineAddress::ExternalDns),
-    }
-}
-
-fn check_ip(text: &str, place: &Place<'_>, faults: &mut Faults) -> Option<IpAddr> {
-    let Ok(ip) = text.parse::<IpAddr>() else {
-        let hint = match text.split_once('/') {
-            Some((bare, _)) if bare.parse::<IpAddr>().is_ok() => format!("{bare}, without a length"),
-            _ => "an IP address such as 10.0.12.20 or fd00:12::20".to_owned(),
-        };
-        place.tell(format!("{text:?} is not an IP address: it takes {hint}"), faults);
-        return None;
-    };
-    let what = match ip {
-        _ if ip.is_unspecified() => "the unspecified address",
-        _ if ip.is_loopback() => "a loopback address",
-        _ if ip.is_multicast() => "a multicast address",
-        IpAddr::V6(v6) if v6.is_unicast_link_local() => "a link-local address",
-        _ => return Some(ip),
-    };
-    place.tell(format!("{ip} is {what}: it takes one that other machines can reach"), faults);
-    None
-}
-
-/// A host or domain name: the same form as a Node's name (RFC 1123).
-fn check_host(text: &str, place: &Place<'_>, faults: &mut Faults) -> Option<String> {
-    place.parse::<NodeName>(text, faults).map(|_| text.to_owned())
-}
-
-fn check_labels(labels: &BTreeMap<String, String>, place: &Place<'_>, faults: &mut Faults) {
-    for (key, value) in labels {
-        let message = label::key_fault(key).or_else(|| label::value_fault(value)).or_else(|| {
-            label::is_reserved(key)
-                .then(|| format!("{key} is for Kubernetes to set: it takes keys outside kubernetes.io and k8s.io"))
-        });
-        message.into_iter().for_each(|message| place.field(key).tell(message, faults));
-    }
-}
-
-/// Tells each value that two machines share and may not.
-fn refuse_shared(sources: &[Sourced], faults: &mut Faults) {
-    let mut taken: BTreeMap<Unique, Place<'_>> = BTreeMap::new();
-    for source in sources {
-        for (index, entry) in source.document.machines.iter().enumerate() {
-            let place = Place { source, field: FieldPath::of("machines").entry(index) };
-            for (value, place) in unique_values(entry, &place) {
-                match taken.get(&value) {
-                    Some(first) => place.tell(shared(&place, &value.to_string(), first), faults),
-                    None => drop(taken.insert(value, place)),
-                }
-            }
-        }
-    }
-}
-
-fn shared(second: &Place<'_>, value: &str, first: &Place<'_>) -> String {
-    let first = first.fault("");
-    let place = match first.position {
-        Some(position) if first.file.as_ref() == Some(&second.source.file) => {
-            format!("{} in line {}", first.field, position.line)
-        }
-        _ => first.place(),
-    };
-    format!("{value} is already at {place}: each takes its own")
-}
-
-/// A value that only one machine may have.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum Unique {
-    Id(MachineId),
-    NodeName(NodeName),
-    /// In the lesser of its byte orders.
-    Uuid(SystemUuid),
-    InternalIp(IpAddr),
-}
-
-impl fmt::Display for Unique {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Id(id) => write!(f, "machine id {id}"),
-            Self::NodeName(name) => write!(f, "node name {name}"),
-            Self::Uuid(uuid) => write!(f, "system UUID {uuid}, in one byte order or the other,"),
-            Self::InternalIp(ip) => write!(f, "internal address {ip}"),
-        }
-    }
-}
-
-/// The unique values of a machine; what does not parse is told elsewhere.
-fn unique_values<'a>(entry: &MachineEntry, place: &Place<'a>) -> Vec<(Unique, Place<'a>)> {
-    let MatchEntry { node_name, system_uuid } = &entry.match_keys;
-    let keys = place.field("match");
-    let id = entry.id.parse().ok().map(|id| (Unique::Id(id), place.field("id")));
-    let name = node_name.as_deref().and_then(|name| name.parse().ok());
-    let name = name.map(|name| (Unique::NodeName(name), keys.field("nodeName")));
-    let uuid = system_uuid.as_deref().and_then(|uuid| uuid.parse::<SystemUuid>().ok());
-    let uuid = uuid.map(|uuid| (Unique::Uuid(uuid.in_either_order()), keys.field("systemUUID")));
-    let internal = |(index, entry): (usize, &AddressEntry)| {
-        let ip = entry.address.parse().ok().filter(|_| entry.kind == AddressKind::InternalIp)?;
-        Some((Unique::InternalIp(ip), place.field("addresses").entry(index).field("address")))
-    };
-    let addresses = entry.addresses.iter().enumerate().filter_map(internal);
-    id.into_iter().chain(name).chain(uuid).chain(addresses).collect()
 }
 
 #[cfg(test)]

@@ -21,14 +21,24 @@ pub fn choose(
     current: &[NodeAddress],
     provided: Option<&str>,
 ) -> Result<Vec<NodeAddress>, Note> {
-    let mut addresses = offered.to_vec();
+    let mut addresses = Vec::with_capacity(offered.len() + 1);
+    add(&mut addresses, offered.iter());
     // The kubelet knows the host's name; an inventory that names one as well wins.
     if !offered.iter().any(is_hostname) {
-        addresses.extend(current.iter().filter(|address| is_hostname(address)).cloned());
+        add(&mut addresses, current.iter().filter(|address| is_hostname(address)));
     }
     match provided {
         Some(text) => filter(&addresses, &parse_node_ips(text)?),
         None => Ok(addresses),
+    }
+}
+
+/// `AddToNodeAddresses`: what is there already, by kind and address, is not added again.
+fn add<'a>(addresses: &mut Vec<NodeAddress>, more: impl Iterator<Item = &'a NodeAddress>) {
+    for address in more {
+        if !addresses.contains(address) {
+            addresses.push(address.clone());
+        }
     }
 }
 

@@ -21,27 +21,22 @@ pub(super) fn observe(context: &mut Context, written: &mut Written<NodeName, Nod
 
 /// Nodes, with what an inventory says of each.
 pub fn observed(views: &BTreeMap<NodeName, Arc<NodeView>>, inventory: &InventoryState) -> Observed {
-    let identities: BTreeMap<_, _> = views.iter().map(|(name, view)| (name, identity(view))).collect();
+    let identities: BTreeMap<_, _> = views.iter().map(|(name, view)| (name, NodeIdentity::from(&**view))).collect();
     let shared = SharedKeys::of(identities.values());
     let node = |(name, view): (&NodeName, &Arc<NodeView>)| {
-        let machine = machine(inventory.find(&identities[name], &shared));
-        (name.clone(), ObservedNode { view: Arc::clone(view), machine })
+        let identity = &identities[name];
+        let machine = machine(inventory.find(identity, &shared));
+        let uuid = shared.uuid_of(identity).map(|uuid| uuid.to_string());
+        (name.clone(), ObservedNode { view: Arc::clone(view), uuid, machine })
     };
     Observed { nodes: views.iter().map(node).collect() }
-}
-
-fn identity(view: &NodeView) -> NodeIdentity {
-    NodeIdentity {
-        name: view.name.clone(),
-        provider_id: view.provider_id.clone(),
-        system_uuid: view.system_uuid.clone(),
-    }
 }
 
 fn machine(finding: Finding) -> ObservedMachine {
     match finding {
         Finding::Present(machine) => ObservedMachine::Present(facts(&machine)),
         Finding::Absent => ObservedMachine::Absent,
+        Finding::Unknown(why) if why.is_mismatch() => ObservedMachine::Mismatch(why.to_string()),
         Finding::Unknown(why) => ObservedMachine::Unknown(why.to_string()),
     }
 }
@@ -49,11 +44,15 @@ fn machine(finding: Finding) -> ObservedMachine {
 fn facts(machine: &Machine) -> MachineFacts {
     MachineFacts {
         id: machine.id.clone(),
+        foreign_id: machine.match_keys.provider_id.clone(),
         addresses: machine.addresses.iter().map(address).collect(),
         instance_type: machine.instance_type.clone(),
         zone: machine.zone.clone(),
         region: machine.region.clone(),
+        own_labels: machine.own_labels(),
         labels: machine.labels.clone(),
+        annotations: machine.annotations.clone(),
+        taints: machine.taints.clone(),
     }
 }
 
