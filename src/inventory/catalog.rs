@@ -175,8 +175,10 @@ fn check_location(location: &Location, place: &FieldPlace<'_>, faults: &mut Faul
 pub(super) mod tests {
     use super::*;
     use crate::config::document::parse;
-    use crate::inventory::MachineState;
+    use crate::inventory::bmc::Fencing;
     use crate::inventory::file::read;
+    use crate::inventory::machine::Place;
+    use crate::inventory::{MachineAddress, Maintenance, MatchKeys};
     use proptest::prelude::*;
     use std::path::Path;
 
@@ -207,10 +209,11 @@ pub(super) mod tests {
     fn a_machine_inherits_what_it_does_not_say() {
         let inventory = inventory(
             "defaults: {region: lab}
-            locations: {r1: {zone: hall-a}, r2: {zone: hall-b, region: edge}}
+            locations: {r1: {zone: hall-a, rack: R12}, r2: {zone: hall-b, region: edge}}
             machines:
             - id: a
               location: r1
+              unit: 20
               match: {nodeName: n1, systemUUID: 4C4C4544-0035-3410-8050-C6C04F314733}
               instanceType: m.small
               addresses: [{type: InternalIP, address: 10.0.0.1}, {type: Hostname, address: n1}]
@@ -229,7 +232,9 @@ pub(super) mod tests {
                 match_keys: MatchKeys {
                     node_name: Some("n1".parse().expect("a name")),
                     system_uuid: Some("4c4c4544-0035-3410-8050-c6c04f314733".parse().expect("a UUID")),
+                    ..MatchKeys::default()
                 },
+                maintenance: Maintenance::default(),
                 addresses: vec![
                     MachineAddress::InternalIp("10.0.0.1".parse().expect("an address")),
                     MachineAddress::Hostname("n1".to_owned()),
@@ -237,7 +242,12 @@ pub(super) mod tests {
                 region: Some("lab".to_owned()),
                 zone: Some("hall-a".to_owned()),
                 instance_type: Some("m.small".to_owned()),
+                place: Place { rack: Some("R12".to_owned()), unit: Some(20), ..Place::default() },
                 labels: BTreeMap::from([("example.net/owner".to_owned(), "team-a".to_owned())]),
+                annotations: BTreeMap::new(),
+                taints: Vec::new(),
+                bmc: None,
+                fencing: Fencing::default(),
             }
         );
         let place = |id: &str| (machine(id).region, machine(id).zone);
@@ -313,11 +323,187 @@ pub(super) mod tests {
                 "i:3:11: machines: has no machine: it takes at least one, as a file that was emptied by mistake has none either",
             ),
             (
-                "machines: [{id: a, bmc: {}}]",
-                "i:3:20: machines[0].bmc: is not a field: the fields here are addresses, id, instanceType, labels, location, match, region, state",
+                "machines: [{id: a, owner: me}]",
+                "i:3:20: machines[0].owner: is not a field: the fields here are addresses, annotations, bmc, fencing, hardware, id, instanceType, labels, location, maintenance, match, region, state, taints, unit",
             ),
         ] {
             assert_eq!(merged(&[("i", text)]).map(|_| ()), Err(want.to_owned()), "{text}");
+        }
+    }
+
+    const WHOLE: &str = r#"
+defaults:
+  region: eu-lab
+  bmc: {protocol: redfish, tls: {mode: verify, caFile: /etc/bmc/ca.pem}, timeouts: {connect: 5s, request: 20s}, poll: 60s, credentialsRef: {secret: bmc-creds}}
+  fencing: {enabled: false, confirmReads: 2, confirmInterval: 5s, offDeadline: 90s, after: stay-off}
+locations:
+  r12: {zone: hall-a, room: A, row: "3", rack: R12, powerFeeds: [pdu-a, pdu-b]}
+instanceTypes:
+- name: gpu.h100x8
+  match: {manufacturer: "(?i)supermicro", model: "SYS-821GE.*"}
+  labels: {accelerator: h100}
+acknowledgedRemovals: [r12-u19]
+machines:
+- id: r12-u20
+  state: active
+  maintenance: {reason: "", until: null, allowFencing: false}
+  match:
+    nodeName: worker-20.example.net
+    systemUUID: 4c4c4544-0035-3410-8050-c6c04f314733
+    serials: [F54P1G3, CNIVC0014M0388]
+    macs: ["70:b5:e8:f0:52:dc"]
+    providerID: lab://worker-20
+  location: r12
+  unit: 20
+  instanceType: m.r750-2x18c-512g
+  hardware: {manufacturer: Dell Inc., model: PowerEdge R750, cpuModel: Xeon, cpus: 2, coresPerCpu: 18, memoryGiB: 512}
+  addresses: [{type: InternalIP, address: 10.0.12.20}, {type: ExternalIP, address: 192.0.2.20}, {type: Hostname, address: worker-20}]
+  labels: {example.net/owner: team-a}
+  annotations: {example.net/asset: "17"}
+  taints: [{key: example.net/dedicated, value: db, effect: NoSchedule}]
+  bmc:
+    protocol: redfish
+    address: https://10.9.12.20
+    systemId: System.Embedded.1
+    identity: {systemUUID: same, serial: F54P1G3}
+    credentialsRef: {secret: bmc-creds, namespace: kube-system}
+    tls: {mode: pinned, sha256: "0f:1e:2d:3c:4b:5a:69:78:87:96:a5:b4:c3:d2:e1:f0:0f:1e:2d:3c:4b:5a:69:78:87:96:a5:b4:c3:d2:e1:f0"}
+    ipmi: {cipherSuites: [17, 3], role: operator, kgRef: null, port: 623}
+  fencing: {enabled: true, group: rack}
+- id: r12-u21
+  state: maintenance
+  maintenance: {reason: new disks, until: "2027-01-31T18:00:00Z"}
+  bmc: {protocol: ipmi, address: 10.9.12.21, ipmi: {port: 6230}}
+- {id: r12-u22, bmc: {address: "https://bmc.example.net:8443/"}}
+"#;
+
+    #[test]
+    fn the_whole_format_is_read_and_inherited() {
+        use crate::inventory::bmc::{CredentialsRef, Protocol, Tls};
+        let inventory = inventory(WHOLE);
+        let machine = |id: &str| inventory.machine(&id.parse().expect("an id")).expect("a machine").as_ref().clone();
+        let one = machine("r12-u20");
+        let label = |key: &str, value: &str| (key.to_owned(), Some(value.to_owned()));
+        let own = [
+            label("cairn.dev/rack", "R12"),
+            label("cairn.dev/room", "A"),
+            label("cairn.dev/row", "3"),
+            label("cairn.dev/serial", "F54P1G3"),
+            label("cairn.dev/unit", "20"),
+        ];
+        assert_eq!(one.own_labels(), BTreeMap::from(own));
+        assert_eq!(one.place.power_feeds, ["pdu-a", "pdu-b"]);
+        assert_eq!(one.taints[0].effect, "NoSchedule");
+        assert_eq!(one.match_keys.macs[0].to_string(), "70:b5:e8:f0:52:dc");
+        assert!(one.fencing.is_enabled && !machine("r12-u21").fencing.is_enabled);
+        let bmc = one.bmc.expect("a BMC");
+        assert_eq!(bmc.expected_uuid, one.match_keys.system_uuid);
+        assert!(matches!(&bmc.tls, Tls::Pinned { sha256 } if sha256.len() == 64));
+        let (two, three) = (machine("r12-u21"), machine("r12-u22").bmc.expect("a BMC"));
+        assert_eq!(two.maintenance.reason.as_deref(), Some("new disks"));
+        let two = two.bmc.expect("a BMC");
+        assert_eq!((two.protocol, two.ipmi.port, two.ipmi.cipher_suites), (Protocol::Ipmi, 6230, vec![17, 3]));
+        assert_eq!((three.protocol, three.address.as_str()), (Protocol::Redfish, "https://bmc.example.net:8443"));
+        let secret = CredentialsRef::Secret { name: "bmc-creds".to_owned(), namespace: "kube-system".to_owned() };
+        assert_eq!(three.credentials, secret);
+        assert_eq!(three.tls, Tls::Verify { ca_file: Some("/etc/bmc/ca.pem".into()) });
+        assert!(inventory.acknowledges_removal_of(&"r12-u19".parse().expect("an id")));
+    }
+
+    #[test]
+    fn what_machines_say_of_more_than_their_nodes_is_checked_as_strictly() {
+        let a = |rest: &str| format!("machines: [{{id: a, {rest}}}]");
+        let bmc = |rest: &str| a(&format!("bmc: {{credentialsRef: {{env: BMC}}, {rest}}}"));
+        for (text, want) in [
+            (
+                a("match: {macs: [1:2]}"),
+                "machines[0].match.macs[0]: \"1:2\" is not a MAC address: it takes the form 70:b5:e8:f0:52:dc",
+            ),
+            (
+                a("match: {providerID: cairn://a}"),
+                "machines[0].match.providerID: \"cairn://a\" is an ID of this provider, which follows from id: leave the field out",
+            ),
+            (a("match: {serials: ['']}"), "machines[0].match.serials[0]: is empty or has spaces around it: it takes the number alone"),
+            (a("unit: 0"), "machines[0].unit: 0 is out of range: it takes 1 to 100"),
+            (
+                a("labels: {cairn.dev/rack: r1}"),
+                "machines[0].labels[\"cairn.dev/rack\"]: cairn.dev/rack is for Cairn to set: it takes keys outside cairn.dev",
+            ),
+            (
+                a("annotations: {kubernetes.io/x: y}"),
+                "machines[0].annotations[\"kubernetes.io/x\"]: kubernetes.io/x is for Kubernetes to set: it takes keys outside kubernetes.io and k8s.io",
+            ),
+            (
+                a("taints: [{key: node.kubernetes.io/not-ready, effect: NoSchedule}]"),
+                "machines[0].taints[0].key: node.kubernetes.io/not-ready comes and goes with what controllers see: it takes another key",
+            ),
+            (
+                a("taints: [{key: a, effect: NoSchedule}, {key: a, value: b, effect: NoSchedule}]"),
+                "machines[0].taints[1].key: a with effect NoSchedule is there twice: leave one",
+            ),
+            (
+                a("taints: [{key: a, effect: Evict}]"),
+                "machines[0].taints[0].effect: \"Evict\" is not an effect: it takes NoSchedule, PreferNoSchedule or NoExecute",
+            ),
+            (
+                a("maintenance: {reason: disks}"),
+                "machines[0].maintenance: says something, but state is active: set it to maintenance, or leave this out",
+            ),
+            (
+                a("state: maintenance, maintenance: {until: tomorrow}"),
+                "machines[0].maintenance.until: \"tomorrow\" is not a time: it takes the form 2027-01-31T18:00:00Z",
+            ),
+            (a("fencing: {enabled: true}"), "machines[0].fencing: is enabled, but there is no bmc that could switch the machine off"),
+            (a("fencing: {confirmReads: 1}"), "machines[0].fencing.confirmReads: 1 is out of range: it takes 2 to 10"),
+            (
+                a("fencing: {offDeadline: 90}"),
+                "machines[0].fencing.offDeadline: 90 is a number: it takes text, so put it in quotes: \"90\"",
+            ),
+            (
+                bmc("protocol: redfish, address: 'https://root:calvin@10.0.0.1'"),
+                "machines[0].bmc.address: holds a user or password, which never stand in this file: see credentialsRef",
+            ),
+            (
+                bmc("protocol: redfish, address: 10.0.0.1"),
+                "machines[0].bmc.address: \"10.0.0.1\" is not where a Redfish BMC is: it takes the form https://10.9.12.20 or https://bmc.example.net:8443",
+            ),
+            (bmc("protocol: ipmi"), "machines[0].bmc.address: is missing: it takes where the BMC is, or protocol: none"),
+            (
+                a("bmc: {protocol: ipmi, address: 10.0.0.1}"),
+                "machines[0].bmc.credentialsRef: is missing: it takes where user and password are, here or in defaults",
+            ),
+            (
+                a("bmc: {protocol: ipmi, address: 10.0.0.1, credentialsRef: {secret: a, file: b}}"),
+                "machines[0].bmc.credentialsRef: takes exactly one of secret, file and env",
+            ),
+            (
+                a("bmc: {password: calvin}"),
+                "machines[0].bmc.password: is not a field: the fields here are address, credentialsRef, identity, ipmi, poll, protocol, systemId, timeouts, tls",
+            ),
+            (
+                bmc("protocol: redfish, address: 'https://10.0.0.1', tls: {mode: pinned}"),
+                "machines[0].bmc.tls: is pinned without sha256: it takes the certificate's SHA-256",
+            ),
+            (
+                bmc("protocol: redfish, address: 'https://10.0.0.1', poll: 1 minute"),
+                "machines[0].bmc.poll: \"1 minute\" is not a span of time: it takes 1s to 24h, such as 5s or 1m30s",
+            ),
+            (
+                bmc("protocol: redfish, address: 'https://10.0.0.1', identity: {systemUUID: same}"),
+                "machines[0].bmc.identity.systemUUID: is same, but match has no systemUUID: write the UUID in one of the two",
+            ),
+            (
+                "instanceTypes: [{name: a, match: {}}]\nmachines: [{id: a}]".to_owned(),
+                "instanceTypes[0].match: is empty and would fit every machine: it takes manufacturer, model or cpuModel",
+            ),
+            (
+                "acknowledgedRemovals: [a]\nmachines: [{id: a}]".to_owned(),
+                "acknowledgedRemovals[0]: a is active here: name it when it is decommissioned or taken out",
+            ),
+        ] {
+            let told = merged(&[("i", &text)]).map(|_| ()).expect_err(&text);
+            let without_place = told.splitn(2, ": ").nth(1);
+            assert_eq!(without_place, Some(want), "{text}");
         }
     }
 

@@ -406,7 +406,7 @@ mod tests {
         };
         let other = "99999999-0000-0000-0000-000000000001";
         for (name, node, want) in [
-            ("as before", first("b", Some(UUID_B), node("nb", Some("cairn://b"), Some(UUID_B))), "b"),
+            ("as before", first("b", Some(&other.to_uppercase()), node("nb", Some("cairn://b"), Some(other))), "b"),
             ("another machine", first("c", None, node("nb", None, None)),
              "this node was machine c when it was first matched, but the node name points at machine b today"),
             ("another board, of which the inventory knows nothing",
