@@ -363,8 +363,7 @@ mod tests {
             let fields = inventory.pointer(pointer).and_then(serde_json::Value::as_object);
             fields.into_iter().flatten().map(|(name, _)| name.clone()).collect()
         };
-        let top =
-            ["acknowledgedRemovals", "apiVersion", "defaults", "instanceTypes", "kind", "locations", "machines"];
+        let top = ["acknowledgedRemovals", "apiVersion", "defaults", "instanceTypes", "kind", "locations", "machines"];
         assert_eq!(fields("/properties"), top);
         assert!(fields("/$defs/MachineEntry/properties").contains(&"fencing".to_owned()));
         assert_eq!(inventory["additionalProperties"], false);

@@ -111,7 +111,8 @@ mod tests {
             ("one that never was does not matter", 3, 1, 0..0, "m77", Some(vec!["m01", "m02"])),
         ] {
             let told = decide(&before(count), &after(kept, decommissioned, acknowledged)).err();
-            let lost = told.as_ref().map(|removals| removals.machines.keys().map(MachineId::as_str).collect::<Vec<_>>());
+            let lost =
+                told.as_ref().map(|removals| removals.machines.keys().map(MachineId::as_str).collect::<Vec<_>>());
             assert_eq!(lost, want, "{name}");
         }
     }

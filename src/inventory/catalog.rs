@@ -106,12 +106,15 @@ fn inherited<'a>(
     let place = FieldPlace::of(source, "defaults");
     defaults.region.iter().for_each(|region| place.field("region").check_label_value(region, faults));
     defaults.bmc.iter().for_each(|bmc| check_defaults(bmc, &place.field("bmc"), faults));
-    let fencing = check_fencing_defaults(
-        &defaults.fencing.clone().unwrap_or_default(),
-        &place.field("fencing"),
-        faults,
-    );
-    Inherited { locations, types, region: defaults.region.as_deref(), bmc: defaults.bmc.clone().unwrap_or_default(), fencing }
+    let fencing =
+        check_fencing_defaults(&defaults.fencing.clone().unwrap_or_default(), &place.field("fencing"), faults);
+    Inherited {
+        locations,
+        types,
+        region: defaults.region.as_deref(),
+        bmc: defaults.bmc.clone().unwrap_or_default(),
+        fencing,
+    }
 }
 
 /// The machines that go on purpose. One that is in service has no business among them: it would be
@@ -423,7 +426,10 @@ machines:
                 a("match: {providerID: cairn://a}"),
                 "machines[0].match.providerID: \"cairn://a\" is an ID of this provider, which follows from id: leave the field out",
             ),
-            (a("match: {serials: ['']}"), "machines[0].match.serials[0]: is empty or has spaces around it: it takes the number alone"),
+            (
+                a("match: {serials: ['']}"),
+                "machines[0].match.serials[0]: is empty or has spaces around it: it takes the number alone",
+            ),
             (a("unit: 0"), "machines[0].unit: 0 is out of range: it takes 1 to 100"),
             (
                 a("labels: {cairn.dev/rack: r1}"),
@@ -453,7 +459,10 @@ machines:
                 a("state: maintenance, maintenance: {until: tomorrow}"),
                 "machines[0].maintenance.until: \"tomorrow\" is not a time: it takes the form 2027-01-31T18:00:00Z",
             ),
-            (a("fencing: {enabled: true}"), "machines[0].fencing: is enabled, but there is no bmc that could switch the machine off"),
+            (
+                a("fencing: {enabled: true}"),
+                "machines[0].fencing: is enabled, but there is no bmc that could switch the machine off",
+            ),
             (a("fencing: {confirmReads: 1}"), "machines[0].fencing.confirmReads: 1 is out of range: it takes 2 to 10"),
             (
                 a("fencing: {offDeadline: 90}"),
@@ -467,7 +476,10 @@ machines:
                 bmc("protocol: redfish, address: 10.0.0.1"),
                 "machines[0].bmc.address: \"10.0.0.1\" is not where a Redfish BMC is: it takes the form https://10.9.12.20 or https://bmc.example.net:8443",
             ),
-            (bmc("protocol: ipmi"), "machines[0].bmc.address: is missing: it takes where the BMC is, or protocol: none"),
+            (
+                bmc("protocol: ipmi"),
+                "machines[0].bmc.address: is missing: it takes where the BMC is, or protocol: none",
+            ),
             (
                 a("bmc: {protocol: ipmi, address: 10.0.0.1}"),
                 "machines[0].bmc.credentialsRef: is missing: it takes where user and password are, here or in defaults",
@@ -502,7 +514,7 @@ machines:
             ),
         ] {
             let told = merged(&[("i", &text)]).map(|_| ()).expect_err(&text);
-            let without_place = told.splitn(2, ": ").nth(1);
+            let without_place = told.split_once(": ").map(|(_, told)| told);
             assert_eq!(without_place, Some(want), "{text}");
         }
     }

@@ -9,9 +9,7 @@ use super::bmc::Fencing;
 use super::bmc::check::{check_bmc, check_fencing};
 use super::bmc::document::BmcDefaults;
 use super::catalog::{Extent, Locations};
-use super::document::{
-    AddressEntry, AddressKind, Location, MachineEntry, MaintenanceEntry, MatchEntry, TaintEntry,
-};
+use super::document::{AddressEntry, AddressKind, Location, MachineEntry, MaintenanceEntry, MatchEntry, TaintEntry};
 use super::instance_type::InstanceTypes;
 use super::machine::Place;
 use super::place::FieldPlace;
@@ -112,7 +110,10 @@ fn check_match(entry: &MatchEntry, place: &FieldPlace<'_>, faults: &mut Faults) 
     let node_name = node_name.as_deref().and_then(|name| place.field("nodeName").parse::<NodeName>(name, faults));
     for (index, serial) in serials.iter().enumerate() {
         if serial.trim().is_empty() || serial.trim() != serial {
-            place.field("serials").entry(index).tell("is empty or has spaces around it: it takes the number alone", faults);
+            place
+                .field("serials")
+                .entry(index)
+                .tell("is empty or has spaces around it: it takes the number alone", faults);
         }
     }
     let macs = macs.iter().enumerate();
@@ -134,7 +135,10 @@ fn check_foreign(text: &str, place: &FieldPlace<'_>, faults: &mut Faults) {
     if text.starts_with(ProviderId::SCHEME) {
         place.tell(format!("{text:?} is an ID of this provider, which follows from id: leave the field out"), faults);
     } else if text.is_empty() || text.chars().any(char::is_whitespace) {
-        place.tell(format!("{text:?} is not a provider ID: it takes spec.providerID of the Node, such as other://n1"), faults);
+        place.tell(
+            format!("{text:?} is not a provider ID: it takes spec.providerID of the Node, such as other://n1"),
+            faults,
+        );
     }
 }
 
@@ -214,7 +218,9 @@ fn check_taints(entries: &[TaintEntry], place: &FieldPlace<'_>, faults: &mut Fau
         if let Some(message) = label::key_fault(key) {
             place.field("key").tell(message.replace("a label", "a taint"), faults);
         } else if is_of_controller {
-            place.field("key").tell(format!("{key} comes and goes with what controllers see: it takes another key"), faults);
+            place
+                .field("key")
+                .tell(format!("{key} comes and goes with what controllers see: it takes another key"), faults);
         } else if is_there {
             place.field("key").tell(format!("{key} with effect {} is there twice: leave one", effect.as_str()), faults);
         }

@@ -259,7 +259,8 @@ fn keys_agree(machine: &Machine, found_by: MatchKey, node: &NodeIdentity, uuid: 
     }
     // A host name alone is weak: where both sides have addresses, one has to be common to them.
     let mut expected = machine.internal_ips().peekable();
-    if let (MatchKey::ShortName, Some(first), Some(actual)) = (found_by, expected.peek().copied(), node.internal_ips.first())
+    if let (MatchKey::ShortName, Some(first), Some(actual)) =
+        (found_by, expected.peek().copied(), node.internal_ips.first())
         && !expected.any(|ip| node.internal_ips.contains(&ip))
     {
         return differs(MatchKey::InternalIp, first.to_string(), actual.to_string());
@@ -407,16 +408,28 @@ mod tests {
         let other = "99999999-0000-0000-0000-000000000001";
         for (name, node, want) in [
             ("as before", first("b", Some(&other.to_uppercase()), node("nb", Some("cairn://b"), Some(other))), "b"),
-            ("another machine", first("c", None, node("nb", None, None)),
-             "this node was machine c when it was first matched, but the node name points at machine b today"),
-            ("another board, of which the inventory knows nothing",
-             first("b", Some(other), node("nb", Some("cairn://b"), Some("11111111-0000-0000-0000-000000000001"))),
-             "this node had system UUID 99999999-0000-0000-0000-000000000001 when it was first matched as machine b, \
+            (
+                "another machine",
+                first("c", None, node("nb", None, None)),
+                "this node was machine c when it was first matched, but the node name points at machine b today",
+            ),
+            (
+                "another board, of which the inventory knows nothing",
+                first("b", Some(other), node("nb", Some("cairn://b"), Some("11111111-0000-0000-0000-000000000001"))),
+                "this node had system UUID 99999999-0000-0000-0000-000000000001 when it was first matched as machine b, \
               and has 11111111-0000-0000-0000-000000000001 today: if its board was replaced, write the new one into \
-              match.systemUUID, or take the annotation cairn.dev/system-uuid off the node"),
-            ("another board, which the inventory has", first("a", Some(other), node("na", Some("cairn://a"), Some(UUID_A))), "a"),
-            ("the other byte order", first("b", Some(UUID_A_SWAPPED), node("nb", Some("cairn://b"), Some(UUID_A_SWAPPED))),
-             "the provider ID points at machine b, the system UUID in the other byte order at machine a"),
+              match.systemUUID, or take the annotation cairn.dev/system-uuid off the node",
+            ),
+            (
+                "another board, which the inventory has",
+                first("a", Some(other), node("na", Some("cairn://a"), Some(UUID_A))),
+                "a",
+            ),
+            (
+                "the other byte order",
+                first("b", Some(UUID_A_SWAPPED), node("nb", Some("cairn://b"), Some(UUID_A_SWAPPED))),
+                "the provider ID points at machine b, the system UUID in the other byte order at machine a",
+            ),
         ] {
             assert_eq!(found(&node, &SharedKeys::default()), want, "{name}");
         }
@@ -431,7 +444,10 @@ mod tests {
         for (node, want) in [
             (at("ni", &[]), "i"),
             (at("ni", &["fd00::1", "10.0.0.1"]), "i"),
-            (at("ni", &["10.0.0.2"]), "the host name points at machine i, but the internal address is 10.0.0.1 in the inventory and 10.0.0.2 on the node"),
+            (
+                at("ni", &["10.0.0.2"]),
+                "the host name points at machine i, but the internal address is 10.0.0.1 in the inventory and 10.0.0.2 on the node",
+            ),
             (at("nc", &["10.0.0.2"]), "c"),
         ] {
             assert_eq!(found(&node, &SharedKeys::default()), want, "{node:?}");

@@ -35,10 +35,10 @@ use thiserror::Error;
 use crate::config::Faults;
 use crate::model::MachineId;
 
+pub use crate::model::MachineState;
 pub use brake::Removals;
 pub use catalog::{Extent, Inventory};
 pub use mac::MacAddress;
-pub use crate::model::MachineState;
 pub use machine::{Machine, MachineAddress, Maintenance, MatchKeys};
 pub use matching::{Match, NodeIdentity, SharedKeys, Survey};
 pub use uuid::SystemUuid;

@@ -87,7 +87,10 @@ pub async fn run(mut context: Context, seed: u64) {
         if observed.machines.is_some() && observed.held.is_empty() {
             memory.trust = Trust::Files;
         }
-        let plan = plan::plan(&observed, &Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_default().to_string());
+        let plan = plan::plan(
+            &observed,
+            &Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_default().to_string(),
+        );
         tell(&context, &objects, &plan, &mut memory);
         carry_out(&context, plan, &mut memory).await;
         signal(&mut context, &memory).await;

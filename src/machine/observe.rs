@@ -46,8 +46,7 @@ pub(super) fn observe(
     objects: &BTreeMap<MachineId, Arc<MachineObject>>,
     trust: Trust,
 ) -> Observed {
-    let views: BTreeMap<_, _> =
-        context.nodes.snapshot().into_values().map(|view| (view.name.clone(), view)).collect();
+    let views: BTreeMap<_, _> = context.nodes.snapshot().into_values().map(|view| (view.name.clone(), view)).collect();
     let state = Arc::clone(&context.inventory.borrow_and_update());
     observed(&views, &state, objects, trust)
 }
@@ -87,11 +86,7 @@ fn sentences(removals: &Removals) -> BTreeMap<MachineId, String> {
     removals.machines.keys().map(|id| (id.clone(), removals.to_string())).collect()
 }
 
-fn observed_machine(
-    machine: &Machine,
-    views: &BTreeMap<NodeName, Arc<NodeView>>,
-    survey: &Survey,
-) -> ObservedMachine {
+fn observed_machine(machine: &Machine, views: &BTreeMap<NodeName, Arc<NodeView>>, survey: &Survey) -> ObservedMachine {
     let nodes = survey.nodes.get(&machine.id).into_iter().flatten();
     let nodes = nodes.filter_map(|(name, key)| Some((views.get(name)?, key)));
     // The one that is the machine already comes before newcomers that would be it as well.

@@ -188,8 +188,10 @@ fn ready(machine: &ObservedMachine) -> Verdict {
 fn condition(kind: ConditionType, verdict: Verdict, current: Option<&MachineStatus>, now: &str) -> Condition {
     let (status, reason, message) = verdict;
     let before = current.into_iter().flat_map(|current| &current.conditions);
-    let since = before.filter(|before| before.kind == kind && before.status == status).map(|before| &before.last_transition_time);
-    let last_transition_time = since.last().cloned().unwrap_or_else(|| now.to_owned());
+    let mut since = before
+        .filter(|before| before.kind == kind && before.status == status)
+        .map(|before| &before.last_transition_time);
+    let last_transition_time = since.next().cloned().unwrap_or_else(|| now.to_owned());
     Condition { kind, status, reason, message, last_transition_time, observed_generation: None }
 }
 

@@ -207,7 +207,12 @@ mod tests {
             ("none and none", "", "", ""),
             ("two new ones", "", "Int 10.0.0.1, Ext 1.1.1.1", "Int 10.0.0.1, Ext 1.1.1.1"),
             ("one twice", "", "Int 10.0.0.1, Int 10.0.0.1", "Int 10.0.0.1"),
-            ("one new, one there", "Int 10.0.0.1, H n1", "Ext 1.1.1.1, Int 10.0.0.1", "Int 10.0.0.1, H n1, Ext 1.1.1.1"),
+            (
+                "one new, one there",
+                "Int 10.0.0.1, H n1",
+                "Ext 1.1.1.1, Int 10.0.0.1",
+                "Int 10.0.0.1, H n1, Ext 1.1.1.1",
+            ),
             ("one of two kinds", "Int 10.0.0.1", "Ext 10.0.0.1", "Int 10.0.0.1, Ext 10.0.0.1"),
         ] {
             let mut addresses = list(there);

@@ -22,9 +22,7 @@ pub(super) fn differences(
     let others = machine.labels.iter().filter(|(key, _)| !is_reserved(key) && !current.contains_key(*key));
     let mut labels: BTreeMap<_, _> = others.map(|(key, value)| (key.clone(), Some(value.clone()))).collect();
     labels.extend(machine.own_labels.clone());
-    for (keys, value) in
-        [(INSTANCE_TYPE, &machine.instance_type), (ZONE, &machine.zone), (REGION, &machine.region)]
-    {
+    for (keys, value) in [(INSTANCE_TYPE, &machine.instance_type), (ZONE, &machine.zone), (REGION, &machine.region)] {
         match (value.as_ref().filter(|value| !value.is_empty()), current.get(keys[1])) {
             (Some(value), _) => labels.extend(keys.map(|key| (key.to_owned(), Some(value.clone())))),
             (None, Some(older)) => drop(labels.insert(keys[0].to_owned(), Some(older.clone()))),

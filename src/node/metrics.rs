@@ -50,9 +50,10 @@ mod tests {
         Metrics::register(&mut registry).initialized(3.0);
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).expect("a String takes all text");
-        for name in
-            ["node_controller_cloud_provider_taint_removal_delay_seconds", "node_controller_initial_node_sync_delay_seconds"]
-        {
+        for name in [
+            "node_controller_cloud_provider_taint_removal_delay_seconds",
+            "node_controller_initial_node_sync_delay_seconds",
+        ] {
             for line in [
                 format!("{name}_bucket{{le=\"1.0\"}} 0"),
                 format!("{name}_bucket{{le=\"4.0\"}} 1"),

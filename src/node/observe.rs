@@ -34,7 +34,7 @@ pub fn observed(views: &BTreeMap<NodeName, Arc<NodeView>>, inventory: &Inventory
 
 fn machine(finding: Finding) -> ObservedMachine {
     match finding {
-        Finding::Present(machine) => ObservedMachine::Present(facts(&machine)),
+        Finding::Present(machine) => ObservedMachine::Present(Box::new(facts(&machine))),
         Finding::Absent => ObservedMachine::Absent,
         Finding::Unknown(why) if why.is_mismatch() => ObservedMachine::Mismatch(why.to_string()),
         Finding::Unknown(why) => ObservedMachine::Unknown(why.to_string()),

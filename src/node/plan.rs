@@ -31,7 +31,7 @@ pub struct ObservedNode {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ObservedMachine {
     /// The Node is this machine.
-    Present(MachineFacts),
+    Present(Box<MachineFacts>),
     /// Its machine was decommissioned.
     Absent,
     /// Nobody can tell, and why.

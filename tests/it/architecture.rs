@@ -27,7 +27,19 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     // Wiring.
     (
         "controller",
-        &["node", "machine", "service", "route", "cluster", "inventory", "leader", "telemetry", "config", "api", "model"],
+        &[
+            "node",
+            "machine",
+            "service",
+            "route",
+            "cluster",
+            "inventory",
+            "leader",
+            "telemetry",
+            "config",
+            "api",
+            "model",
+        ],
     ),
     ("agent", &["bgp", "kernel", "cluster", "telemetry", "config", "api", "model"]),
     ("cli", &["controller", "agent", "cluster", "inventory", "leader", "telemetry", "config", "api", "model"]),

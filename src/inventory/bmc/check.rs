@@ -46,7 +46,8 @@ pub(in crate::inventory) fn check_bmc(
         span(entry.poll.as_deref(), POLL, &place.field("poll"), faults);
     };
     own(faults);
-    let address = entry.address.as_deref().and_then(|text| check_address(text, protocol, &place.field("address"), faults));
+    let address =
+        entry.address.as_deref().and_then(|text| check_address(text, protocol, &place.field("address"), faults));
     let identity = entry.identity.clone().unwrap_or_default();
     let expected_uuid = check_identity(&identity, own_uuid, &place.field("identity"), faults);
     let own_credentials = entry.credentials_ref.as_ref();
@@ -60,7 +61,9 @@ pub(in crate::inventory) fn check_bmc(
     let mut unheard = Faults::NONE;
     let inherited = defaults.credentials_ref.as_ref().map(|entry| credentials(entry, place, &mut unheard));
     let Some(credentials) = own_credentials.or(inherited) else {
-        place.field("credentialsRef").tell("is missing: it takes where user and password are, here or in defaults", faults);
+        place
+            .field("credentialsRef")
+            .tell("is missing: it takes where user and password are, here or in defaults", faults);
         return None;
     };
     let timeouts = merged_timeouts(entry.timeouts.clone(), defaults.timeouts.clone());
@@ -84,13 +87,17 @@ fn check_address(text: &str, protocol: Protocol, place: &FieldPlace<'_>, faults:
     let message = match protocol {
         Protocol::None => return None,
         Protocol::Ipmi if is_host(text) => return Some(text.to_ascii_lowercase()),
-        Protocol::Ipmi => format!("{text:?} is not where an IPMI BMC is: it takes an IP address or host name, and its port in ipmi.port"),
+        Protocol::Ipmi => format!(
+            "{text:?} is not where an IPMI BMC is: it takes an IP address or host name, and its port in ipmi.port"
+        ),
         Protocol::Redfish if text.contains('@') => {
             "holds a user or password, which never stand in this file: see credentialsRef".to_owned()
         }
         Protocol::Redfish => match text.strip_prefix("https://").map(|rest| rest.trim_end_matches('/')) {
             Some(rest) if is_host_and_port(rest) => return Some(format!("https://{}", rest.to_ascii_lowercase())),
-            _ => format!("{text:?} is not where a Redfish BMC is: it takes the form https://10.9.12.20 or https://bmc.example.net:8443"),
+            _ => format!(
+                "{text:?} is not where a Redfish BMC is: it takes the form https://10.9.12.20 or https://bmc.example.net:8443"
+            ),
         },
     };
     place.tell(message, faults);
@@ -161,7 +168,8 @@ fn check_tls(entry: Option<&TlsEntry>, place: &FieldPlace<'_>, faults: &mut Faul
         (TlsMode::Pinned, None, Some(text)) => match digest(text) {
             Some(sha256) => return Some(Tls::Pinned { sha256 }),
             None => {
-                let message = format!("{text:?} is not a SHA-256: it takes 64 hexadecimal digits, with colons if you like");
+                let message =
+                    format!("{text:?} is not a SHA-256: it takes 64 hexadecimal digits, with colons if you like");
                 place.field("sha256").tell(message, faults);
                 return None;
             }

@@ -1,7 +1,7 @@
 //! The cases of `k8s.io/cloud-provider`'s own tests of its node controller, by the numbers that the
 //! contract gives them. Where Cairn differs, ARCHITECTURE.md says why.
 
-use super::tests::{address, applied, internal, machine, plan_one, strings, taint, tainted};
+use super::tests::{address, applied, internal, machine, plan_one, present, strings, taint, tainted};
 use super::*;
 use crate::model::views::NodeAddressKind;
 
@@ -108,16 +108,15 @@ fn section_10_1_nodes_that_are_initialized() {
                 labels: strings(&[("topology.k8s.cp/zone-id", "az1"), ("my.custom.label/foo", "bar")]),
                 ..in_us_west()
             },
-            labels: [
-                vec![("my.custom.label/foo", "bar")],
-                zone_labels(),
-                vec![("topology.k8s.cp/zone-id", "az1")],
-            ]
-            .concat(),
+            labels: [vec![("my.custom.label/foo", "bar")], zone_labels(), vec![("topology.k8s.cp/zone-id", "az1")]]
+                .concat(),
             ..case("18: additional labels come beside the four")
         },
         Case {
-            node: NodeView { labels: strings(&[("my.custom.label/foo", "fizz"), ("my.custom.label/bar", "foo")]), ..node() },
+            node: NodeView {
+                labels: strings(&[("my.custom.label/foo", "fizz"), ("my.custom.label/bar", "foo")]),
+                ..node()
+            },
             machine: MachineFacts {
                 labels: strings(&[
                     ("topology.kubernetes.io/region", "us-other"),
@@ -144,7 +143,7 @@ fn section_10_1_nodes_that_are_initialized() {
             ..case("19: reserved prefixes are dropped, and what the node has stays")
         },
     ] {
-        let action = plan_one(case.node.clone(), ObservedMachine::Present(case.machine));
+        let action = plan_one(case.node.clone(), present(case.machine));
         let action = action.expect(case.row).unwrap_or_else(|| panic!("{}: nothing is done", case.row));
         let after = applied(&case.node, &action);
         assert_eq!(after.addresses, case.addresses, "row {}", case.row);
@@ -157,7 +156,7 @@ fn section_10_1_nodes_that_are_initialized() {
 
 #[test]
 fn section_10_1_nodes_that_are_left_as_they_are() {
-    let present = || ObservedMachine::Present(cloud());
+    let is_m1 = || present(cloud());
     let unknown = || ObservedMachine::Unknown("why".to_owned());
     let told = |note: Note| Err(note);
     let ip = |text: &str| NodeView { provided_node_ip: Some(text.to_owned()), ..node() };
@@ -165,7 +164,7 @@ fn section_10_1_nodes_that_are_left_as_they_are() {
         (
             "4 and 14: no taint",
             NodeView { taints: Vec::new(), ..node() },
-            present(),
+            is_m1(),
             told(Note::KubeletNotExternal { machine: "m1".parse().expect("an id") }),
         ),
         (
@@ -177,13 +176,13 @@ fn section_10_1_nodes_that_are_left_as_they_are() {
         (
             "9: a malformed node IP",
             ip("invalid-ip"),
-            present(),
+            is_m1(),
             told(Note::NodeIpMalformed { text: "invalid-ip".to_owned() }),
         ),
         (
             "10: a node IP that the cloud does not have",
             ip("10.0.0.2"),
-            present(),
+            is_m1(),
             told(Note::NodeIpNotOffered { address: "10.0.0.2".parse().expect("an address") }),
         ),
     ] {
@@ -204,7 +203,7 @@ fn labels_after(current: &[(&str, &str)]) -> BTreeMap<String, String> {
         labels: strings(current),
         ..node()
     };
-    match plan_one(view.clone(), ObservedMachine::Present(cloud())).expect("no note") {
+    match plan_one(view.clone(), present(cloud())).expect("no note") {
         Some(action) => applied(&view, &action).labels,
         None => view.labels,
     }
@@ -255,7 +254,7 @@ fn section_10_2_a_change_of_addresses_is_seen_in_values_number_kind_and_order() 
             ..node()
         };
         let machine = MachineFacts { addresses: offered, ..machine("m1") };
-        let action = plan_one(view, ObservedMachine::Present(machine)).expect("no note");
+        let action = plan_one(view, present(machine)).expect("no note");
         assert_eq!(action.is_some(), has_changed, "row {row}");
     }
 }

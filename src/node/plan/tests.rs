@@ -58,6 +58,11 @@ pub(super) fn machine(id: &str) -> MachineFacts {
     }
 }
 
+/// The Node is this machine.
+pub(super) fn present(machine: MachineFacts) -> ObservedMachine {
+    ObservedMachine::Present(Box::new(machine))
+}
+
 pub(super) fn observed(nodes: Vec<(NodeView, ObservedMachine)>) -> Observed {
     let node = |(view, machine): (NodeView, ObservedMachine)| {
         (view.name.clone(), ObservedNode { uuid: view.system_uuid.clone(), view: Arc::new(view), machine })
@@ -184,7 +189,9 @@ fn a_tainted_node_gets_what_the_inventory_knows() {
             },
             want: Initialization {
                 taints: vec![taint("a"), taint("b")],
-                ..with(|differences| drop(differences.annotations.insert("example.net/asset".to_owned(), "17".to_owned())))
+                ..with(|differences| {
+                    drop(differences.annotations.insert("example.net/asset".to_owned(), "17".to_owned()))
+                })
             },
         },
         Case {
@@ -234,12 +241,12 @@ fn a_tainted_node_gets_what_the_inventory_knows() {
             want: with(|differences| differences.addresses = None),
         },
     ] {
-        let action = plan_one(case.view.clone(), ObservedMachine::Present(case.machine.clone()))
+        let action = plan_one(case.view.clone(), present(case.machine.clone()))
             .unwrap_or_else(|note| panic!("{}: {note}", case.name))
             .unwrap_or_else(|| panic!("{}: no action", case.name));
         assert_eq!(action, Action::Initialize(case.want), "{}", case.name);
         let after = applied(&case.view, &action);
-        let again = plan_one(after, ObservedMachine::Present(case.machine));
+        let again = plan_one(after, present(case.machine));
         assert_eq!(again, Ok(None), "{}: planning after applying", case.name);
     }
 }
@@ -247,7 +254,7 @@ fn a_tainted_node_gets_what_the_inventory_knows() {
 #[test]
 fn a_node_that_cannot_be_initialized_is_left_alone_and_the_note_says_why() {
     let node = || tainted("n1");
-    let present = || ObservedMachine::Present(machine("m1"));
+    let is_m1 = || present(machine("m1"));
     for (name, view, machine, want) in [
         (
             "machine unknown",
@@ -265,31 +272,31 @@ fn a_node_that_cannot_be_initialized_is_left_alone_and_the_note_says_why() {
         (
             "another provider's ID, and another that the machine names",
             NodeView { provider_id: Some("aws:///i-1".to_owned()), ..node() },
-            ObservedMachine::Present(MachineFacts { foreign_id: Some("lab://n1".to_owned()), ..machine("m1") }),
+            present(MachineFacts { foreign_id: Some("lab://n1".to_owned()), ..machine("m1") }),
             Note::ForeignProviderId { provider_id: "aws:///i-1".to_owned() },
         ),
         (
             "foreign provider ID",
             NodeView { provider_id: Some("aws:///i-1".to_owned()), ..node() },
-            present(),
+            is_m1(),
             Note::ForeignProviderId { provider_id: "aws:///i-1".to_owned() },
         ),
         (
             "node IP malformed",
             NodeView { provided_node_ip: Some("invalid-ip".to_owned()), ..node() },
-            present(),
+            is_m1(),
             Note::NodeIpMalformed { text: "invalid-ip".to_owned() },
         ),
         (
             "node IP not the machine's",
             NodeView { provided_node_ip: Some("10.0.0.2".to_owned()), ..node() },
-            present(),
+            is_m1(),
             Note::NodeIpNotOffered { address: "10.0.0.2".parse().expect("an address") },
         ),
         (
             "no address anywhere",
             node(),
-            ObservedMachine::Present(MachineFacts { addresses: Vec::new(), ..machine("m1") }),
+            present(MachineFacts { addresses: Vec::new(), ..machine("m1") }),
             Note::NoAddresses { machine: "m1".parse().expect("an id") },
         ),
     ] {
@@ -307,7 +314,7 @@ fn a_node_without_the_taint_is_not_initialized() {
     ] {
         assert_eq!(plan_one(bare.clone(), machine), Ok(None));
     }
-    let plan = plan(&observed(vec![(bare, ObservedMachine::Present(machine("m1")))]));
+    let plan = plan(&observed(vec![(bare, present(machine("m1")))]));
     assert_eq!(plan.actions, BTreeMap::new());
     let want = Note::KubeletNotExternal { machine: "m1".parse().expect("an id") };
     assert_eq!(plan.notes.into_values().collect::<Vec<_>>(), [want]);
@@ -338,7 +345,7 @@ fn a_node_that_was_ours_and_contradicts_itself_is_an_alarm_and_left_alone() {
 #[test]
 fn a_deleting_node_is_left_alone() {
     let view = NodeView { is_deleting: true, ..tainted("n1") };
-    assert_eq!(plan_one(view, ObservedMachine::Present(machine("m1"))), Ok(None));
+    assert_eq!(plan_one(view, present(machine("m1"))), Ok(None));
 }
 
 /// A Node of machine m1 that was initialized.
@@ -354,17 +361,18 @@ fn initialized() -> NodeView {
 
 #[test]
 fn addresses_of_an_initialized_node_follow_the_inventory_in_order() {
-    let node = |addresses: &[&str]| NodeView { addresses: addresses.iter().map(|ip| internal(ip)).collect(), ..initialized() };
+    let node =
+        |addresses: &[&str]| NodeView { addresses: addresses.iter().map(|ip| internal(ip)).collect(), ..initialized() };
     let addresses = Some(vec![internal("10.0.0.1"), internal("fd00::1")]);
     let want = Action::Reconcile(Differences { addresses, ..Differences::default() });
-    let present = || ObservedMachine::Present(machine("m1"));
+    let is_m1 = || present(machine("m1"));
     for (addresses, want) in [
         (vec!["10.0.0.1", "fd00::1"], None),
         (vec!["fd00::1", "10.0.0.1"], Some(want.clone())),
         (vec!["10.0.0.7"], Some(want.clone())),
         (vec![], Some(want)),
     ] {
-        assert_eq!(plan_one(node(&addresses), present()), Ok(want), "{addresses:?}");
+        assert_eq!(plan_one(node(&addresses), is_m1()), Ok(want), "{addresses:?}");
     }
     let unknown = ObservedMachine::Unknown("inventory unread".to_owned());
     assert_eq!(plan_one(node(&["10.0.0.7"]), unknown), Ok(None), "what is unknown changes nothing");
@@ -380,12 +388,15 @@ fn labels_of_an_initialized_node_follow_the_inventory_and_what_it_remembers_is_k
         ..machine("m1")
     };
     let view = NodeView {
-        labels: strings(&[("topology.kubernetes.io/zone", "row-a"), ("failure-domain.beta.kubernetes.io/zone", "row-a")]),
+        labels: strings(&[
+            ("topology.kubernetes.io/zone", "row-a"),
+            ("failure-domain.beta.kubernetes.io/zone", "row-a"),
+        ]),
         annotations: BTreeMap::new(),
         system_uuid: Some("u1".to_owned()),
         ..initialized()
     };
-    let action = plan_one(view.clone(), ObservedMachine::Present(moved.clone())).expect("no note").expect("an action");
+    let action = plan_one(view.clone(), present(moved.clone())).expect("no note").expect("an action");
     assert_eq!(
         action,
         Action::Reconcile(Differences {
@@ -400,30 +411,30 @@ fn labels_of_an_initialized_node_follow_the_inventory_and_what_it_remembers_is_k
         "annotations and taints of the inventory are for new nodes alone"
     );
     let after = applied(&view, &action);
-    assert_eq!(plan_one(after, ObservedMachine::Present(moved)), Ok(None));
+    assert_eq!(plan_one(after, present(moved)), Ok(None));
 }
 
 #[test]
 fn an_address_that_does_not_fit_does_not_keep_labels_back() {
     let view = NodeView { provided_node_ip: Some("10.9.9.9".to_owned()), ..initialized() };
     let moved = MachineFacts { zone: Some("row-b".to_owned()), ..machine("m1") };
-    let plan = plan(&observed(vec![(view, ObservedMachine::Present(moved))]));
+    let plan = plan(&observed(vec![(view, present(moved))]));
     assert_eq!((plan.actions.len(), plan.notes.len()), (1, 1));
 }
 
 #[test]
 fn two_nodes_are_never_one_machine() {
-    let present = || ObservedMachine::Present(machine("m1"));
+    let is_m1 = || present(machine("m1"));
     let plan_of = |nodes| plan(&observed(nodes));
     let taken =
         |by: &str| Note::MachineTaken { machine: "m1".parse().expect("an id"), by: by.parse().expect("a name") };
 
-    let both_new = plan_of(vec![(tainted("n1"), present()), (tainted("n2"), present())]);
+    let both_new = plan_of(vec![(tainted("n1"), is_m1()), (tainted("n2"), is_m1())]);
     assert_eq!(both_new.actions.keys().map(NodeName::as_str).collect::<Vec<_>>(), ["n1"]);
     assert_eq!(both_new.notes.values().collect::<Vec<_>>(), [&taken("n1")]);
 
     let older = NodeView { provider_id: Some("cairn://m1".to_owned()), taints: Vec::new(), ..tainted("n2") };
-    let one_new = plan_of(vec![(tainted("n1"), present()), (older, present())]);
+    let one_new = plan_of(vec![(tainted("n1"), is_m1()), (older, is_m1())]);
     assert_eq!(one_new.notes.values().collect::<Vec<_>>(), [&taken("n2")]);
     assert!(!one_new.actions.contains_key(&"n1".parse().expect("a name")));
 }

@@ -64,7 +64,11 @@ fn another_providers_node_is_left_alone_unless_a_machine_names_it() {
         })
         .await?;
         ensure!(initialized(lab.kube(), "n2").await.is_err(), "another provider's node was touched");
-        lab.cairn()?.edit("inventory.yaml", "match: {nodeName: n2}", "match: {nodeName: n2, providerID: 'lab://n2'}")?;
+        lab.cairn()?.edit(
+            "inventory.yaml",
+            "match: {nodeName: n2}",
+            "match: {nodeName: n2, providerID: 'lab://n2'}",
+        )?;
         wait_for("the node is the machine that names it", SOON, async || {
             let node = initialized(lab.kube(), "n2").await?;
             ensure!(node.spec.as_ref().and_then(|s| s.provider_id.as_deref()) == Some("lab://n2"));
@@ -125,7 +129,10 @@ async fn register(client: &Client, name: &str, uuid: &str, provider_id: Option<&
         },
     });
     let nodes = Api::<Node>::all(client.clone());
-    nodes.create(&PostParams::default(), &serde_json::from_value(node)?).await.with_context(|| format!("Node {name}"))?;
+    nodes
+        .create(&PostParams::default(), &serde_json::from_value(node)?)
+        .await
+        .with_context(|| format!("Node {name}"))?;
     Ok(())
 }
 
@@ -141,7 +148,12 @@ async fn machine(client: &Client, id: &str) -> Result<MachineStatus> {
     Api::<Machine>::all(client.clone()).get(id).await?.status.with_context(|| format!("{id} has no status"))
 }
 
-fn expect(machine: &MachineStatus, kind: ConditionType, status: ConditionStatus, reason: ConditionReason) -> Result<()> {
+fn expect(
+    machine: &MachineStatus,
+    kind: ConditionType,
+    status: ConditionStatus,
+    reason: ConditionReason,
+) -> Result<()> {
     let condition = machine.conditions.iter().find(|condition| condition.kind == kind);
     ensure!(condition.is_some_and(|c| c.status == status && c.reason == reason), "{kind:?} is {condition:?}");
     Ok(())
@@ -150,8 +162,9 @@ fn expect(machine: &MachineStatus, kind: ConditionType, status: ConditionStatus,
 /// Reasons and sentences of the Events about an object without a namespace.
 async fn events_of(client: &Client, name: &str) -> Result<Vec<(String, String)>> {
     let events = Api::<Event>::namespaced(client.clone(), "default").list(&Default::default()).await?;
-    let of_it = events.items.into_iter().filter(|event| {
-        event.regarding.as_ref().and_then(|regarding| regarding.name.as_deref()) == Some(name)
-    });
+    let of_it = events
+        .items
+        .into_iter()
+        .filter(|event| event.regarding.as_ref().and_then(|regarding| regarding.name.as_deref()) == Some(name));
     Ok(of_it.map(|event| (event.reason.unwrap_or_default(), event.note.unwrap_or_default())).collect())
 }
