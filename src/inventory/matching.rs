@@ -296,6 +296,7 @@ fn is_same_host(one: &str, other: &str) -> bool {
 mod tests {
     use super::*;
     use crate::inventory::catalog::tests::inventory;
+    use proptest::prelude::*;
 
     const UUID_A: &str = "4c4c4544-0035-3410-8050-c6c04f314733";
     const UUID_A_SWAPPED: &str = "44454c4c-3500-1034-8050-c6c04f314733";
@@ -489,6 +490,39 @@ mod tests {
         let wants = [nobody, nobody, nobody, nobody, "a", "b"];
         for (node, want) in nodes.iter().zip(wants) {
             assert_eq!(found(node, &shared), want, "{node:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_order_of_nodes_does_not_matter_and_no_machine_is_found_by_a_key_it_does_not_have(
+            picks in proptest::collection::vec((0..6_usize, 0..5_usize, 0..4_usize), 1..8),
+            seed: u64,
+        ) {
+            let names = ["na.example.net", "na", "nb", "nc.x.net", "nc.y.net", "stranger"];
+            let ids = [None, Some("cairn://a"), Some("cairn://gone"), Some("lab://f"), Some("aws:///i-1")];
+            let uuids = [None, Some(UUID_A), Some(UUID_A_SWAPPED), Some("not a UUID")];
+            let mut nodes: Vec<_> =
+                picks.iter().map(|(name, id, uuid)| node(names[*name], ids[*id], uuids[*uuid])).collect();
+            let machines = machines();
+            let finding = |shared: &SharedKeys, node: &NodeIdentity| machines.find(node, shared);
+            let before: Vec<_> = nodes.iter().map(|node| finding(&SharedKeys::of(&nodes), node)).collect();
+            let shift = usize::try_from(seed % 8).expect("small") % nodes.len();
+            nodes.rotate_left(shift);
+            let after: Vec<_> = nodes.iter().map(|node| finding(&SharedKeys::of(&nodes), node)).collect();
+            let rotated: Vec<_> = before.iter().cycle().skip(shift).take(nodes.len()).cloned().collect();
+            prop_assert_eq!(&after, &rotated);
+            for (node, finding) in nodes.iter().zip(&after) {
+                if let Finding::Present(machine) = finding {
+                    let has_key = node.provider_id.as_deref() == Some(machine.provider_id().to_string().as_str())
+                        || (node.provider_id.is_some() && node.provider_id == machine.match_keys.provider_id)
+                        || node.uuid().map(SystemUuid::in_either_order)
+                            == machine.match_keys.system_uuid.map(SystemUuid::in_either_order)
+                        || machine.match_keys.node_name.as_ref().is_some_and(|name| is_same_host(name.as_str(), node.name.as_str()))
+                        || machine.hostnames().any(|name| is_same_host(name, node.name.as_str()));
+                    prop_assert!(has_key, "{node:?} is {machine:?}");
+                }
+            }
         }
     }
 }

@@ -26,8 +26,8 @@ use crate::cluster::patch::WriteError;
 use crate::cluster::store::Store;
 use crate::cluster::written::Written;
 use crate::inventory::InventoryState;
-use crate::model::MachineId;
 use crate::model::views::NodeView;
+use crate::model::{MachineId, Moment};
 use plan::Plan;
 
 pub use observe::{MachineObject, object};
@@ -36,8 +36,11 @@ pub use observe::{MachineObject, object};
 pub const REPORTER: &str = "cairn-machine-controller";
 /// How often everything is looked at without a signal.
 const PERIOD: Duration = Duration::from_secs(300);
-/// How long a signal may wait: a Node that joins changes several times, and one write says it all.
-const SETTLING: Duration = Duration::from_secs(2);
+/// How long nothing may change before it is written: a Node that joins changes several times, and when
+/// thousands join, what they wait for comes first.
+const QUIET: Duration = Duration::from_secs(2);
+/// How long a change waits at most where there never is quiet.
+const LONGEST: Duration = Duration::from_secs(30);
 
 /// What the room works with.
 pub struct Context {
@@ -82,25 +85,45 @@ pub async fn run(mut context: Context, seed: u64) {
     context.nodes.synced().await;
     context.objects.synced().await;
     loop {
+        settle(&mut context).await;
         let objects = observe::objects(&context, &mut memory);
         let observed = observe::observe(&mut context, &objects, memory.trust);
         if observed.machines.is_some() && observed.held.is_empty() {
             memory.trust = Trust::Files;
         }
-        let plan = plan::plan(
-            &observed,
-            &Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_default().to_string(),
-        );
+        let plan = plan::plan(&observed, &now_in_words());
         tell(&context, &objects, &plan, &mut memory);
         carry_out(&context, plan, &mut memory).await;
-        signal(&mut context, &memory).await;
-        clock::until(Some(clock::now() + SETTLING)).await;
+        let period_ends = clock::now() + PERIOD;
+        let deadline = memory.backoff.deadline().map_or(period_ends, |retry| retry.min(period_ends));
+        signal(&mut context, deadline).await;
     }
 }
 
-async fn signal(context: &mut Context, memory: &Memory) {
-    let period_ends = clock::now() + PERIOD;
-    let deadline = memory.backoff.deadline().map_or(period_ends, |retry| retry.min(period_ends));
+/// RFC 3339, in whole seconds as conditions have it.
+fn now_in_words() -> String {
+    Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_default().to_string()
+}
+
+/// Waits until nothing has changed for a while.
+async fn settle(context: &mut Context) {
+    let latest = clock::now() + LONGEST;
+    while let Signal::Changed = signal(context, latest.min(clock::now() + QUIET)).await {
+        if clock::now() >= latest {
+            return;
+        }
+    }
+}
+
+/// What ended a wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Signal {
+    Changed,
+    Due,
+}
+
+/// Waits for a change, or for a moment.
+async fn signal(context: &mut Context, deadline: Moment) -> Signal {
     let inventory_changed = async {
         if context.inventory.changed().await.is_err() {
             // The process is ending.
@@ -108,10 +131,10 @@ async fn signal(context: &mut Context, memory: &Memory) {
         }
     };
     tokio::select! {
-        () = context.nodes.changed() => {}
-        () = context.objects.changed() => {}
-        () = inventory_changed => {}
-        () = clock::until(Some(deadline)) => {}
+        () = context.nodes.changed() => Signal::Changed,
+        () = context.objects.changed() => Signal::Changed,
+        () = inventory_changed => Signal::Changed,
+        () = clock::until(Some(deadline)) => Signal::Due,
     }
 }
 
