@@ -145,6 +145,7 @@ fn start(
         Events::start(client.clone(), reporter, rooms)
     };
     let nodes = Store::watch::<Node>(Api::all(client.clone()), Config::default(), views::node);
+    let reports = Store::watch::<NodeReport>(Api::all(client.clone()), Config::default(), route::report);
     let machine = machine::Context {
         client: client.clone(),
         nodes: nodes.clone(),
@@ -156,6 +157,7 @@ fn start(
         client: client.clone(),
         nodes: nodes.clone(),
         inventory,
+        reports: Some(reports.clone()),
         events: events(node::REPORTER, rooms),
         metrics: node_metrics,
         period: node::PERIOD,
@@ -171,7 +173,7 @@ fn start(
         client: client.clone(),
         nodes,
         routes: Store::watch::<NodeRoute>(Api::all(client.clone()), Config::default(), route::route),
-        reports: Store::watch::<NodeReport>(Api::all(client.clone()), Config::default(), route::report),
+        reports,
     };
     rooms.spawn(machine::run(machine, fastrand::u64(..)));
     rooms.spawn(node::run(node, fastrand::u64(..)));

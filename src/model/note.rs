@@ -51,7 +51,7 @@ pub enum Note {
         /// `spec.providerID`.
         provider_id: String,
     },
-    /// Neither the inventory nor the kubelet knows an address of the Node.
+    /// Neither the inventory nor the kubelet nor the agent knows an address of the Node.
     NoAddresses {
         /// The machine.
         machine: MachineId,
@@ -228,7 +228,7 @@ impl fmt::Display for Note {
                 write!(f, "spec.providerID {provider_id:?} belongs to another provider: the node is left alone")
             }
             Self::NoAddresses { machine } => {
-                write!(f, "neither the inventory's machine {machine} nor the kubelet's --node-ip gives an address")
+                write!(f, "neither the inventory's machine {machine} nor the kubelet's --node-ip nor the node's agent gives an address")
             }
             Self::NodeIpMalformed { text } => write!(
                 f,

@@ -22,6 +22,7 @@ use kube::Client;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
+use crate::api::NodeReportStatus;
 use crate::cluster::backoff::Backoff;
 use crate::cluster::clock;
 use crate::cluster::events::{Events, News, about_node};
@@ -47,6 +48,8 @@ pub struct Context {
     pub nodes: Store<NodeView>,
     /// The inventory in force.
     pub inventory: watch::Receiver<Arc<InventoryState>>,
+    /// Every `NodeReport`, for the addresses that agents propose; without it they are not asked.
+    pub reports: Option<Store<NodeReportStatus>>,
     /// Where to tell what was done.
     pub events: Events,
     /// How long Nodes waited.
@@ -75,12 +78,14 @@ pub async fn run(mut context: Context, seed: u64) {
     loop {
         let observed = observe::observe(&mut context, &mut memory.written);
         let plan = plan::plan(&observed);
+        let waits_for_agents = plan.notes.values().any(|note| matches!(note, Note::NoAddresses { .. }));
         carry_out(&context, &observed, plan, &mut memory).await;
         let period_ends = clock::now() + context.period;
         let deadline = memory.backoff.deadline().map_or(period_ends, |retry| retry.min(period_ends));
         tokio::select! {
             () = context.nodes.changed() => {}
             () = inventory_changed(&mut context.inventory) => {}
+            () = reports_changed(&mut context.reports), if waits_for_agents => {}
             () = clock::until(Some(deadline)) => {}
         }
     }
@@ -98,6 +103,13 @@ async fn inventory_changed(inventory: &mut watch::Receiver<Arc<InventoryState>>)
     if inventory.changed().await.is_err() {
         // The process is ending.
         std::future::pending::<()>().await;
+    }
+}
+
+async fn reports_changed(reports: &mut Option<Store<NodeReportStatus>>) {
+    match reports {
+        Some(reports) => reports.changed().await,
+        None => std::future::pending().await,
     }
 }
 

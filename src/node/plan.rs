@@ -23,6 +23,8 @@ pub struct ObservedNode {
     pub view: std::sync::Arc<NodeView>,
     /// Its system UUID in one spelling, unless that says nothing.
     pub uuid: Option<String>,
+    /// Addresses that its agent proposes.
+    pub reported: Vec<NodeAddress>,
     /// What the inventory says.
     pub machine: ObservedMachine,
 }
@@ -177,7 +179,7 @@ fn initialize(
     if *owner != view.name {
         return Err(Note::MachineTaken { machine: machine.id.clone(), by: owner.clone() });
     }
-    let addresses = addresses_of(view, machine)?;
+    let addresses = addresses_of(node, machine)?;
     let mut annotations = machine.annotations.clone();
     annotations.extend(first_match(node, machine));
     Ok(Initialization {
@@ -193,7 +195,7 @@ fn initialize(
 
 fn reconcile(node: &ObservedNode, machine: &MachineFacts) -> (Option<Action>, Option<Note>) {
     let view = &*node.view;
-    let (addresses, note) = match addresses_of(view, machine) {
+    let (addresses, note) = match addresses_of(node, machine) {
         // In order: the first address of a family is the preferred one.
         Ok(addresses) => ((addresses != view.addresses).then_some(addresses), None),
         // A kubelet that lost its addresses will find them again.
@@ -205,15 +207,17 @@ fn reconcile(node: &ObservedNode, machine: &MachineFacts) -> (Option<Action>, Op
     ((differences != Differences::default()).then_some(Action::Reconcile(differences)), note)
 }
 
-fn addresses_of(view: &NodeView, machine: &MachineFacts) -> Result<Vec<NodeAddress>, Note> {
-    if machine.addresses.is_empty() {
-        let has_ip = view.addresses.iter().any(is_ip);
-        return has_ip.then(|| view.addresses.clone()).ok_or_else(|| Note::NoAddresses { machine: machine.id.clone() });
+/// The inventory's addresses, else the kubelet's own, else those the node's agent proposes.
+fn addresses_of(node: &ObservedNode, machine: &MachineFacts) -> Result<Vec<NodeAddress>, Note> {
+    let view = &*node.view;
+    if machine.addresses.is_empty() && view.addresses.iter().any(is_ip) {
+        return Ok(view.addresses.clone());
     }
-    if !machine.addresses.iter().any(is_ip) {
+    let offered = if machine.addresses.is_empty() { &node.reported } else { &machine.addresses };
+    if !offered.iter().any(is_ip) {
         return Err(Note::NoAddresses { machine: machine.id.clone() });
     }
-    addresses::choose(&machine.addresses, &view.addresses, view.provided_node_ip.as_deref())
+    addresses::choose(offered, &view.addresses, view.provided_node_ip.as_deref())
 }
 
 fn is_ip(address: &NodeAddress) -> bool {

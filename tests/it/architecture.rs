@@ -92,6 +92,7 @@ const PURE: &[&str] = &[
     "kernel/pace.rs",
     "kernel/plan.rs",
     "kernel/wire.rs",
+    "agent/default_addresses.rs",
     "agent/desired.rs",
     "agent/entries.rs",
     "agent/outcome.rs",

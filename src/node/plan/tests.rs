@@ -65,7 +65,10 @@ pub(super) fn present(machine: MachineFacts) -> ObservedMachine {
 
 pub(super) fn observed(nodes: Vec<(NodeView, ObservedMachine)>) -> Observed {
     let node = |(view, machine): (NodeView, ObservedMachine)| {
-        (view.name.clone(), ObservedNode { uuid: view.system_uuid.clone(), view: Arc::new(view), machine })
+        (
+            view.name.clone(),
+            ObservedNode { uuid: view.system_uuid.clone(), reported: Vec::new(), view: Arc::new(view), machine },
+        )
     };
     Observed { nodes: nodes.into_iter().map(node).collect() }
 }
@@ -412,6 +415,35 @@ fn labels_of_an_initialized_node_follow_the_inventory_and_what_it_remembers_is_k
     );
     let after = applied(&view, &action);
     assert_eq!(plan_one(after, present(moved)), Ok(None));
+}
+
+#[test]
+fn addresses_are_the_inventorys_else_the_kubelets_else_the_agents() {
+    let own = vec![hostname("n1")];
+    let with_ip = [vec![internal("10.0.0.9")], own.clone()].concat();
+    let reported = || vec![internal("10.0.0.7"), internal("fd00::7")];
+    let nothing = Err(Note::NoAddresses { machine: "m1".parse().expect("an id") });
+    for (name, of_machine, current, reported, want) in [
+        (
+            "the inventory's",
+            vec![internal("10.0.0.1")],
+            with_ip.clone(),
+            reported(),
+            Ok(vec![internal("10.0.0.1"), hostname("n1")]),
+        ),
+        ("the kubelet's", vec![], with_ip.clone(), reported(), Ok(with_ip)),
+        ("the agent's", vec![], own.clone(), reported(), Ok([reported(), own.clone()].concat())),
+        ("nobody's", vec![], own, vec![], nothing),
+    ] {
+        let machine = MachineFacts { addresses: of_machine, ..machine("m1") };
+        let view = Arc::new(NodeView { addresses: current, ..tainted("n1") });
+        let node = ObservedNode { view, uuid: None, reported, machine: present(machine.clone()) };
+        assert_eq!(addresses_of(&node, &machine), want, "{name}");
+    }
+}
+
+fn hostname(name: &str) -> NodeAddress {
+    address(NodeAddressKind::Hostname, name)
 }
 
 #[test]

@@ -9,7 +9,7 @@ use kube::{Api, Client};
 use serde_json::json;
 
 use super::SOON;
-use crate::harness::{Lab, enclosure::inside, kubelet::UNINITIALIZED, wait_for};
+use crate::harness::{Lab, RouterKind, enclosure::inside, kubelet::UNINITIALIZED, wait_for};
 
 const UUID: &str = "4c4c4544-0035-3410-8050-c6c04f314733";
 /// The same machine, as a tool shows it that takes SMBIOS' byte order for another.
@@ -106,6 +106,33 @@ fn machines_that_go_together_wait_until_that_is_acknowledged() {
         wait_for("the machines are decommissioned", SOON, async || {
             let third = machine(lab.kube(), "rack1-u03").await?;
             expect(&third, ConditionType::Ready, ConditionStatus::False, ConditionReason::Decommissioned)
+        })
+        .await
+    });
+}
+
+#[test]
+fn a_machine_without_addresses_gets_those_its_agent_reports() {
+    inside(async || {
+        let mut lab = Lab::builder().nodes(1).router(RouterKind::Bird).start().await?;
+        lab.install_cairn().await?;
+        let addresses = "  addresses:\n  - {type: InternalIP, address: 10.90.0.11}\n  - {type: InternalIP, address: \"fd90::11\"}\n  \
+                         - {type: Hostname, address: n1}\n";
+        lab.cairn()?.edit("inventory.yaml", addresses, "")?;
+        lab.spawn_controller()?;
+        wait_for("its event says that nobody knows an address", SOON, async || {
+            let told = events_of(lab.kube(), "n1").await?;
+            ensure!(told.iter().any(|(reason, _)| reason == "NoAddresses"), "{told:?}");
+            Ok(())
+        })
+        .await?;
+        lab.spawn_agents()?;
+        wait_for("the node has its own addresses", 2 * SOON, async || {
+            let node = initialized(lab.kube(), "n1").await?;
+            let addresses = node.status.and_then(|status| status.addresses).unwrap_or_default();
+            let ips: Vec<_> = addresses.iter().filter(|a| a.type_ == "InternalIP").map(|a| &*a.address).collect();
+            ensure!(ips == ["10.90.0.11", "fd90::11"], "{addresses:?}");
+            Ok(())
         })
         .await
     });
