@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! file ─► inventory ──────────────┐
-//! leader::hold ─► leadership ─► node · service · route ─► API server
+//! leader::hold ─► leadership ─► node · machine · service · route ─► API server
 //!                  stores ────────┘                 └───► Events
 //! ```
 //!
@@ -25,15 +25,15 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::{info, warn};
 
-use crate::api::{AddressPool, NodeReport, NodeRoute};
+use crate::api::{AddressPool, Machine, NodeReport, NodeRoute};
 use crate::cluster::events::{Events, Reporter};
 use crate::cluster::store::Store;
 use crate::cluster::views;
 use crate::config::CloudConfig;
-use crate::inventory::{InventoryState, file};
+use crate::inventory::{self, InventoryState, file};
 use crate::leader::{self, Leadership, LeaseConfig};
 use crate::telemetry::http::{self, Diagnostics};
-use crate::{node, route, service};
+use crate::{machine, node, route, service};
 
 /// How long giving the Lease back may take; after that it runs out by itself.
 const RELEASE: Duration = Duration::from_millis(1200);
@@ -59,9 +59,11 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) -> anyhow::Re
     let mut registry = Registry::default();
     let is_leader = Gauge::<i64>::default();
     registry.register("leader_election_master_status", "1 while this process leads", is_leader.clone());
+    let (inventory_out, inventory) = watch::channel(Arc::new(InventoryState::unread()));
+    inventory::metrics::register(&mut registry, inventory.clone());
+    let node_metrics = node::metrics::Metrics::register(&mut registry);
     let mut background = JoinSet::new();
     serve(options.diagnostics, registry, &mut background).await?;
-    let (inventory_out, inventory) = watch::channel(Arc::new(InventoryState::unread()));
     let files = options.cloud_config.inventory_files.clone();
     background.spawn(async move {
         file::watch(files, inventory_out).await;
@@ -74,7 +76,7 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) -> anyhow::Re
     let mut rooms = JoinSet::new();
     info!(identity = options.lease.identity, "controller started");
     let result = tokio::select! {
-        result = lead(&options, leadership, inventory, &is_leader, &mut rooms) => result,
+        result = lead(&options, leadership, inventory, node_metrics, &is_leader, &mut rooms) => result,
         () = stop => Ok(()),
         Some(ended) = background.join_next() => ended.context("a part of the controller failed").and_then(|part| part),
     };
@@ -110,13 +112,14 @@ async fn lead(
     options: &Options,
     mut leadership: watch::Receiver<Leadership>,
     inventory: watch::Receiver<Arc<InventoryState>>,
+    node_metrics: node::metrics::Metrics,
     is_leader: &Gauge,
     rooms: &mut JoinSet<()>,
 ) -> anyhow::Result<()> {
     let elected = *leadership.wait_for(|role| *role != Leadership::Candidate).await.context("the election ended")?;
     if elected == Leadership::Leader {
         is_leader.set(1);
-        start(options, inventory, rooms);
+        start(options, inventory, node_metrics, rooms);
     }
     tokio::select! {
         lost = leadership.wait_for(|role| *role == Leadership::Lost) => {
@@ -130,18 +133,34 @@ async fn lead(
     }
 }
 
-fn start(options: &Options, inventory: watch::Receiver<Arc<InventoryState>>, rooms: &mut JoinSet<()>) {
+fn start(
+    options: &Options,
+    inventory: watch::Receiver<Arc<InventoryState>>,
+    node_metrics: node::metrics::Metrics,
+    rooms: &mut JoinSet<()>,
+) {
     let client = &options.client;
     let events = |controller, rooms: &mut JoinSet<()>| {
         let reporter = Reporter { controller, instance: options.lease.identity.clone() };
         Events::start(client.clone(), reporter, rooms)
     };
     let nodes = Store::watch::<Node>(Api::all(client.clone()), Config::default(), views::node);
+    let reports = Store::watch::<NodeReport>(Api::all(client.clone()), Config::default(), route::report);
+    let machine = machine::Context {
+        client: client.clone(),
+        nodes: nodes.clone(),
+        objects: Store::watch::<Machine>(Api::all(client.clone()), Config::default(), machine::object),
+        inventory: inventory.clone(),
+        events: events(machine::REPORTER, rooms),
+    };
     let node = node::Context {
         client: client.clone(),
         nodes: nodes.clone(),
         inventory,
+        reports: Some(reports.clone()),
         events: events(node::REPORTER, rooms),
+        metrics: node_metrics,
+        period: node::PERIOD,
     };
     let service = service::Context {
         client: client.clone(),
@@ -155,8 +174,9 @@ fn start(options: &Options, inventory: watch::Receiver<Arc<InventoryState>>, roo
         client: client.clone(),
         nodes,
         routes: Store::watch::<NodeRoute>(Api::all(client.clone()), Config::default(), route::route),
-        reports: Store::watch::<NodeReport>(Api::all(client.clone()), Config::default(), route::report),
+        reports,
     };
+    rooms.spawn(machine::run(machine, fastrand::u64(..)));
     rooms.spawn(node::run(node, fastrand::u64(..)));
     rooms.spawn(service::run(service, fastrand::u64(..)));
     rooms.spawn(route::run(route, fastrand::u64(..)));

@@ -10,6 +10,7 @@ pub mod cluster;
 pub mod leader;
 pub mod telemetry;
 pub mod node;
+pub mod machine;
 pub mod service;
 pub mod route;
 pub mod controller;

@@ -18,6 +18,7 @@
 
 #[cfg(test)]
 mod cases;
+pub mod default_addresses;
 pub mod desired;
 pub mod entries;
 mod metrics;
@@ -42,19 +43,26 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::timeout;
 use tracing::{info, warn};
 
+use crate::agent::default_addresses::{Tables, default_addresses};
 use crate::agent::entries::Memory;
 use crate::agent::metrics::Metrics;
 use crate::agent::peers::Peers;
 use crate::agent::publisher::Publication;
 use crate::agent::rooms::Rooms;
+use crate::agent::snapshot::Snapshot;
 use crate::agent::stores::Stores;
 use crate::cluster::clock;
+use crate::model::views::NodeView;
 use crate::model::{Moment, NodeName, RouterId};
 use crate::telemetry::http::{self, Diagnostics};
 
 /// Sessions are closed and the process ends within this time.
 const SHUTDOWN: Duration = Duration::from_millis(1500);
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+/// The kernel's IPv4 and IPv6 routes, for people.
+const ROUTE_TABLES: [&str; 2] = ["/proc/net/route", "/proc/net/ipv6_route"];
+/// How soon a node that waits for addresses looks for its default route again.
+const NEXT_LOOK: Duration = Duration::from_secs(1);
 
 /// How an agent is started.
 #[derive(Clone)]
@@ -159,14 +167,34 @@ impl Agent {
         }
         wrong_peers.extend(desired.doubles.iter().cloned());
         let outcome = self.rooms.outcome(wrong_peers);
-        let status = report::report(&self.boot_id, &desired, &outcome);
+        let mut status = report::report(&self.boot_id, &desired, &outcome);
         self.metrics.show(&status, outcome.repaired);
+        let mut deadline = desired.entries.deadline.filter(|_| is_synced);
         if let Some(node) = self.stores.node.get(self.me.as_str()) {
+            if is_synced && waits_for_addresses(&node) {
+                status.default_addresses = propose_addresses(&snapshot);
+                let look_again = clock::now() + NEXT_LOOK;
+                deadline = Some(deadline.map_or(look_again, |deadline| deadline.min(look_again)));
+            }
             let nodes = snapshot.node_routes.len();
             self.rooms.publish(Publication { status, node_uid: node.uid.clone(), nodes });
         }
-        desired.entries.deadline.filter(|_| is_synced)
+        deadline
     }
+}
+
+/// Whether nobody knows yet how this node is reached.
+fn waits_for_addresses(node: &NodeView) -> bool {
+    node.is_uninitialized() && node.internal_ips().next().is_none()
+}
+
+/// The addresses this node leaves by. A node in service never reads these tables, which may be long.
+fn propose_addresses(snapshot: &Snapshot) -> Vec<String> {
+    let [v4, v6] = ROUTE_TABLES.map(|file| std::fs::read_to_string(file).unwrap_or_default());
+    let ingress = snapshot.services.values().flat_map(|service| &service.ingress);
+    let taken = ingress.filter_map(|ingress| ingress.ip).collect();
+    let addresses = default_addresses(&snapshot.local, Tables { v4: &v4, v6: &v6 }, &taken);
+    addresses.iter().map(ToString::to_string).collect()
 }
 
 async fn until(deadline: Option<Moment>) {

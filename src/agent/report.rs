@@ -60,6 +60,7 @@ pub fn report(boot_id: &str, desired: &Desired, outcome: &Outcome) -> NodeReport
     NodeReportStatus {
         boot_id: boot_id.to_owned(),
         own_route: desired.own_route.clone(),
+        default_addresses: Vec::new(),
         witnessed: witnessed(desired, outcome),
         routes: RouteReport {
             wanted: count(plan.wanted.len() + plan.exceptions.len()),

@@ -28,6 +28,8 @@ pub struct Condition {
 pub enum ConditionType {
     /// The object is valid and in use.
     Ready,
+    /// A Node is found for it.
+    Matched,
 }
 
 /// Whether a condition holds.
@@ -48,4 +50,26 @@ pub enum ConditionReason {
     Valid,
     /// Some field is wrong; the message names each.
     Invalid,
+    /// A Node is this machine.
+    NodeFound,
+    /// No Node has a key of this machine.
+    NoNode,
+    /// A Node may be this machine, but its keys contradict each other.
+    MachineMismatch,
+    /// A Node's key points at this machine and at others.
+    KeyAmbiguous,
+    /// The machine is active and its Node initialized.
+    InService,
+    /// The machine is active, and has no Node.
+    NotMatched,
+    /// The machine is active, and its Node waits to be initialized.
+    NotInitialized,
+    /// The machine is not in service yet.
+    Planned,
+    /// The machine is in maintenance.
+    Maintenance,
+    /// The machine is gone for good.
+    Decommissioned,
+    /// The inventory's files take it out of service together with too many others.
+    RemovalHeld,
 }

@@ -37,6 +37,11 @@ pub struct NodeReportStatus {
     /// Digest of the own `NodeRoute` the agent acted on; absent before it has seen one.
     #[serde(default)]
     pub own_route: Option<String>,
+    /// Addresses of the interface of its default route, at most one a family, while its Node waits for
+    /// its cloud provider and has none.
+    #[serde(default)]
+    #[schemars(length(max = 2), inner(length(max = 45)))]
+    pub default_addresses: Vec<String>,
     /// Nodes this one is a witness for, and the version of their routes that is in its kernel.
     #[serde(default)]
     pub witnessed: Vec<Witnessed>,

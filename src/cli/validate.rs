@@ -31,8 +31,29 @@ const STANDARD_INPUT: &str = "-";
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Files, folders of *.yaml and *.yml, or - for the standard input.
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(required_unless_present = "schema", value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// Print the JSON schema of a format, for editors and other tools, and check nothing.
+    #[arg(long, value_name = "FORMAT", conflicts_with = "files")]
+    schema: Option<Format>,
+}
+
+/// A format whose schema can be printed. Kubernetes has those of its objects: `kubectl explain`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// Which machines there are.
+    Inventory,
+    /// Where the inventory is.
+    CloudConfig,
+}
+
+impl Format {
+    fn json_schema(self) -> serde_json::Value {
+        match self {
+            Self::Inventory => Inventory::json_schema(),
+            Self::CloudConfig => CloudConfig::json_schema(),
+        }
+    }
 }
 
 impl Args {
@@ -41,7 +62,12 @@ impl Args {
     /// # Errors
     /// Only when the standard output cannot be written.
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        Ok(validate(&self.files, &mut io::stdout().lock())?.into())
+        let mut out = io::stdout().lock();
+        match self.schema {
+            Some(format) => writeln!(out, "{:#}", format.json_schema()).map(|()| ExitCode::SUCCESS),
+            None => validate(&self.files, &mut out).map(ExitCode::from),
+        }
+        .map_err(Into::into)
     }
 }
 
@@ -399,6 +425,21 @@ mod tests {
              peers.yaml:35:12: BgpPeer twin: spec.address: 10.60.0.1 with port 179 is the router of BgpPeer one: a node keeps one session with a router, so leave one of the two, or select other nodes\n\
              peers.yaml:35:12: BgpPeer twin: spec.address: 10.60.0.1 with port 179 is the router of BgpPeer other-rack: a node keeps one session with a router, so leave one of the two, or select other nodes\n"
         );
+    }
+
+    #[test]
+    fn the_schemas_know_every_field_and_refuse_others() {
+        let inventory = Format::Inventory.json_schema();
+        let fields = |pointer: &str| -> Vec<String> {
+            let fields = inventory.pointer(pointer).and_then(serde_json::Value::as_object);
+            fields.into_iter().flatten().map(|(name, _)| name.clone()).collect()
+        };
+        let top = ["acknowledgedRemovals", "apiVersion", "defaults", "instanceTypes", "kind", "locations", "machines"];
+        assert_eq!(fields("/properties"), top);
+        assert!(fields("/$defs/MachineEntry/properties").contains(&"fencing".to_owned()));
+        assert_eq!(inventory["additionalProperties"], false);
+        let cloud_config = Format::CloudConfig.json_schema();
+        assert!(cloud_config["properties"]["inventory"].is_object(), "{cloud_config:#}");
     }
 
     #[test]

@@ -12,13 +12,14 @@ use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{ObjectMeta, PostParams};
-use kube::{Api, Client};
+use kube::{Api, Client, Resource};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
+use crate::api::Machine;
 use crate::model::views::{NodeView, ServiceView};
-use crate::model::{Note, Severity};
+use crate::model::{MachineId, Note, Severity};
 
 /// Events that wait to be sent. A burst of new Services is longer than this; their Events are worth
 /// less than memory, and the status says the same.
@@ -69,6 +70,17 @@ pub fn about_node(node: &NodeView) -> ObjectReference {
         kind: Some("Node".to_owned()),
         name: Some(node.name.to_string()),
         uid: Some(node.uid.clone()),
+        ..ObjectReference::default()
+    }
+}
+
+/// How an Event names a `Machine`; one that has no object yet has no uid.
+pub fn about_machine(machine: &MachineId, uid: Option<String>) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(Machine::api_version(&()).into_owned()),
+        kind: Some(Machine::kind(&()).into_owned()),
+        name: Some(machine.to_string()),
+        uid,
         ..ObjectReference::default()
     }
 }

@@ -18,8 +18,9 @@ use crate::model::{Family, PortProtocol, ServiceKey};
 const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
 const SERVICE_PROXY_NAME: &str = "service.kubernetes.io/service-proxy-name";
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
-/// Annotations that say something to Cairn.
-const ANNOTATION_PREFIXES: [&str; 3] = ["cairn.dev/", "metallb.io/", "metallb.universe.tf/"];
+const OWN_PREFIX: &str = "cairn.dev/";
+/// Annotations of a Service that say something to Cairn.
+const ANNOTATION_PREFIXES: [&str; 3] = [OWN_PREFIX, "metallb.io/", "metallb.universe.tf/"];
 
 /// The view of a Node.
 pub fn node(node: &Node) -> Option<NodeView> {
@@ -30,8 +31,15 @@ pub fn node(node: &Node) -> Option<NodeView> {
         name: node.name_any().parse().ok()?,
         uid: node.uid().unwrap_or_default(),
         resource_version: node.resource_version().unwrap_or_default(),
+        created_seconds: node.creation_timestamp().map(|time| time.0.as_second()).unwrap_or_default(),
         is_deleting: node.metadata.deletion_timestamp.is_some(),
         labels: node.labels().clone(),
+        annotations: node
+            .annotations()
+            .iter()
+            .filter(|(key, _)| key.starts_with(OWN_PREFIX))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect(),
         provided_node_ip: node.annotations().get(PROVIDED_NODE_IP).cloned(),
         provider_id: spec.and_then(|s| s.provider_id.clone()).filter(|id| !id.is_empty()),
         pod_cidrs: spec.map(pod_cidrs).unwrap_or_default(),

@@ -39,6 +39,11 @@ impl CloudConfig {
     /// `kind` of the file.
     pub const KIND: &str = "CloudConfig";
 
+    /// The JSON schema of the file.
+    pub fn json_schema() -> serde_json::Value {
+        object::schema_of::<RawCloudConfig>()
+    }
+
     /// Reads the file. Whether the inventory is there is for the inventory to say.
     ///
     /// # Errors

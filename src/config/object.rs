@@ -151,6 +151,6 @@ fn raw<T: DeserializeOwned>(value: Json, faults: Faults, fault: impl FnOnce() ->
 }
 
 /// The schema of a Rust type, unknown fields refused.
-fn schema_of<T: JsonSchema>() -> Json {
+pub fn schema_of<T: JsonSchema>() -> Json {
     SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>().to_value()
 }

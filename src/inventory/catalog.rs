@@ -1,20 +1,26 @@
 //! All machines of the inventory, checked together.
 
-use std::collections::BTreeMap;
-use std::fmt;
-use std::net::IpAddr;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::document::{AddressEntry, AddressKind, Defaults, Location, MachineEntry, MatchEntry, Sourced};
+use super::Machine;
+use super::bmc::check::{check_defaults, check_fencing_defaults};
+use super::document::{Location, Sourced};
+use super::entry::{Inherited, check_machine};
+use super::instance_type::InstanceTypes;
 use super::matching::Index;
-use super::{Machine, MachineAddress, MatchKeys, SystemUuid};
-use crate::config::{Fault, Faults, FieldPath, label};
-use crate::model::{MachineId, NodeName};
+use super::place::FieldPlace;
+use super::unique::refuse_shared;
+use crate::config::{Faults, FieldPath};
+use crate::inventory::MachineState;
+use crate::model::MachineId;
 
-/// The machines, each with an id, node name, UUID and internal addresses of its own.
+/// The machines, each with an id, keys and internal addresses of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inventory {
     machines: BTreeMap<MachineId, Arc<Machine>>,
+    /// Machines that went, or go, on purpose.
+    acknowledged: BTreeSet<MachineId>,
     index: Index,
 }
 
@@ -24,6 +30,11 @@ impl Inventory {
     /// `kind` of its documents.
     pub const KIND: &str = "Inventory";
 
+    /// The JSON schema of its documents.
+    pub fn json_schema() -> serde_json::Value {
+        crate::config::object::schema_of::<super::document::InventoryDocument>()
+    }
+
     /// Checks and merges documents.
     ///
     /// # Errors
@@ -31,14 +42,13 @@ impl Inventory {
     pub fn merge(sources: &[Sourced], extent: Extent) -> Result<Self, Faults> {
         let mut faults = Faults::NONE;
         let locations = Locations::of(sources, extent, &mut faults);
+        let types = InstanceTypes::of(sources, &mut faults);
         let mut machines = Vec::new();
         for source in sources {
-            let Defaults { region } = &source.document.defaults;
-            let place = Place { source, field: FieldPath::of("defaults").field("region") };
-            region.iter().for_each(|region| place.check_label_value(region, &mut faults));
+            let inherited = inherited(source, &locations, &types, &mut faults);
             for (index, entry) in source.document.machines.iter().enumerate() {
-                let place = Place { source, field: FieldPath::of("machines").entry(index) };
-                machines.extend(check_machine(entry, &place, &locations, &mut faults));
+                let place = FieldPlace { source, field: FieldPath::of("machines").entry(index) };
+                machines.extend(check_machine(entry, &place, &inherited, &mut faults));
             }
         }
         refuse_shared(sources, &mut faults);
@@ -46,13 +56,14 @@ impl Inventory {
         if let (true, Extent::Whole, Some(first)) = (is_empty, extent, sources.first()) {
             let message =
                 "has no machine: it takes at least one, as a file that was emptied by mistake has none either";
-            Place { source: first, field: FieldPath::of("machines") }.tell(message, &mut faults);
+            FieldPlace::of(first, "machines").tell(message, &mut faults);
         }
-        faults.extend(sources.iter().flat_map(|source| source.faults.iter().cloned()));
         let machines: BTreeMap<_, _> =
             machines.into_iter().map(|machine| (machine.id.clone(), Arc::new(machine))).collect();
+        let acknowledged = acknowledged(sources, &machines, &mut faults);
+        faults.extend(sources.iter().flat_map(|source| source.faults.iter().cloned()));
         let index = Index::of(machines.values());
-        faults.or(Self { machines, index })
+        faults.or(Self { machines, acknowledged, index })
     }
 
     /// Each machine, in the order of ids.
@@ -63,6 +74,11 @@ impl Inventory {
     /// The machine with this id.
     pub fn machine(&self, id: &MachineId) -> Option<&Arc<Machine>> {
         self.machines.get(id)
+    }
+
+    /// Whether the machine with this id goes on purpose.
+    pub fn acknowledges_removal_of(&self, id: &MachineId) -> bool {
+        self.acknowledged.contains(id)
     }
 
     pub(super) fn index(&self) -> &Index {
@@ -79,65 +95,66 @@ pub enum Extent {
     Part,
 }
 
-/// A field of a document.
-#[derive(Clone)]
-struct Place<'a> {
+/// What the machines of a document inherit.
+fn inherited<'a>(
     source: &'a Sourced,
-    field: FieldPath,
+    locations: &'a Locations<'a>,
+    types: &'a InstanceTypes,
+    faults: &mut Faults,
+) -> Inherited<'a> {
+    let defaults = &source.document.defaults;
+    let place = FieldPlace::of(source, "defaults");
+    defaults.region.iter().for_each(|region| place.field("region").check_label_value(region, faults));
+    defaults.bmc.iter().for_each(|bmc| check_defaults(bmc, &place.field("bmc"), faults));
+    let fencing =
+        check_fencing_defaults(&defaults.fencing.clone().unwrap_or_default(), &place.field("fencing"), faults);
+    Inherited {
+        locations,
+        types,
+        region: defaults.region.as_deref(),
+        bmc: defaults.bmc.clone().unwrap_or_default(),
+        fencing,
+    }
 }
 
-impl<'a> Place<'a> {
-    fn field(&self, name: &str) -> Self {
-        Self { source: self.source, field: self.field.field(name) }
-    }
-
-    fn entry(&self, index: usize) -> Self {
-        Self { source: self.source, field: self.field.entry(index) }
-    }
-
-    fn fault(&self, message: impl Into<String>) -> Fault {
-        let position = self.source.node.position_of(&self.field);
-        Fault::new(self.field.clone(), message).in_file(&self.source.file).at(position)
-    }
-
-    /// Tells a fault of what the field means, unless its very shape is wrong.
-    fn tell(&self, message: impl Into<String>, faults: &mut Faults) {
-        if !self.source.faults.cover(&self.field) {
-            faults.push(self.fault(message));
+/// The machines that go on purpose. One that is in service has no business among them: it would be
+/// a leave for accidents to come.
+fn acknowledged(
+    sources: &[Sourced],
+    machines: &BTreeMap<MachineId, Arc<Machine>>,
+    faults: &mut Faults,
+) -> BTreeSet<MachineId> {
+    let mut acknowledged = BTreeSet::new();
+    for source in sources {
+        for (index, text) in source.document.acknowledged_removals.iter().enumerate() {
+            let place = FieldPlace { source, field: FieldPath::of("acknowledgedRemovals").entry(index) };
+            let Some(id) = place.parse::<MachineId>(text, faults) else { continue };
+            match machines.get(&id).map(|machine| machine.state) {
+                None | Some(MachineState::Decommissioned) => drop(acknowledged.insert(id)),
+                Some(state) => {
+                    place.tell(format!("{id} is {state} here: name it when it is decommissioned or taken out"), faults);
+                }
+            }
         }
     }
-
-    fn check_label_value(&self, value: &str, faults: &mut Faults) {
-        let message = match value {
-            "" => Some("is empty: leave the field out for none".to_owned()),
-            _ => label::value_fault(value),
-        };
-        message.into_iter().for_each(|message| self.tell(message, faults));
-    }
-
-    /// The value that a text stands for, or `None` and a fault.
-    fn parse<T: std::str::FromStr<Err: fmt::Display>>(&self, text: &str, faults: &mut Faults) -> Option<T> {
-        text.parse().map_err(|error: T::Err| self.tell(error.to_string(), faults)).ok()
-    }
+    acknowledged
 }
 
 /// Locations of all documents by name.
-struct Locations<'a> {
-    by_name: BTreeMap<&'a str, &'a Location>,
-    extent: Extent,
+pub(super) struct Locations<'a> {
+    pub(super) by_name: BTreeMap<&'a str, &'a Location>,
+    pub(super) extent: Extent,
 }
 
 impl<'a> Locations<'a> {
     fn of(sources: &'a [Sourced], extent: Extent, faults: &mut Faults) -> Self {
-        let mut places: BTreeMap<&str, (Place<'_>, &Location)> = BTreeMap::new();
+        let mut places: BTreeMap<&str, (FieldPlace<'_>, &Location)> = BTreeMap::new();
         for source in sources {
             for (name, location) in &source.document.locations {
-                let place = Place { source, field: FieldPath::of("locations").field(name) };
-                let Location { region, zone } = location;
-                region.iter().for_each(|region| place.field("region").check_label_value(region, faults));
-                zone.iter().for_each(|zone| place.field("zone").check_label_value(zone, faults));
+                let place = FieldPlace { source, field: FieldPath::of("locations").field(name) };
+                check_location(location, &place, faults);
                 match places.get(name.as_str()) {
-                    Some((first, _)) => place.tell(shared(&place, &format!("location {name}"), first), faults),
+                    Some((first, _)) => place.tell_shared(&format!("location {name}"), first, faults),
                     None => drop(places.insert(name, (place, location))),
                 }
             }
@@ -147,186 +164,24 @@ impl<'a> Locations<'a> {
     }
 }
 
-fn check_machine(
-    entry: &MachineEntry,
-    place: &Place<'_>,
-    locations: &Locations<'_>,
-    faults: &mut Faults,
-) -> Option<Machine> {
-    let MachineEntry { id, state, match_keys, location, region, instance_type, addresses, labels } = entry;
-    let id = place.field("id").parse::<MachineId>(id, faults);
-    let match_keys = check_match(match_keys, &place.field("match"), faults);
-    let location = location.as_deref().and_then(|name| {
-        let found = locations.by_name.get(name).copied();
-        if found.is_none() && locations.extent == Extent::Whole {
-            place.field("location").tell(unknown_location(name, locations), faults);
-        }
-        found
-    });
-    region.iter().for_each(|region| place.field("region").check_label_value(region, faults));
-    instance_type.iter().for_each(|kind| place.field("instanceType").check_label_value(kind, faults));
-    let written = addresses.len();
-    let addresses: Vec<_> = addresses
-        .iter()
-        .enumerate()
-        .filter_map(|(index, entry)| check_address(entry, &place.field("addresses").entry(index), faults))
-        .collect();
-    check_labels(labels, &place.field("labels"), faults);
-    let inherited = location.and_then(|location| location.region.clone());
-    Some(Machine {
-        id: id?,
-        state: *state,
-        match_keys: match_keys?,
-        addresses: (addresses.len() == written).then_some(addresses)?,
-        region: region.clone().or(inherited).or_else(|| place.source.document.defaults.region.clone()),
-        zone: location.and_then(|location| location.zone.clone()),
-        instance_type: instance_type.clone(),
-        labels: labels.clone(),
-    })
-}
-
-fn check_match(entry: &MatchEntry, place: &Place<'_>, faults: &mut Faults) -> Option<MatchKeys> {
-    let MatchEntry { node_name, system_uuid } = entry;
-    let before = faults.len();
-    let node_name = node_name.as_deref().and_then(|name| place.field("nodeName").parse::<NodeName>(name, faults));
-    let place = place.field("systemUUID");
-    let system_uuid = system_uuid.as_deref().and_then(|uuid| place.parse::<SystemUuid>(uuid, faults));
-    if let Some(uuid) = system_uuid
-        && uuid.is_placeholder()
-    {
-        place.tell(format!("{uuid} is a placeholder that many boards share: leave the field out"), faults);
+fn check_location(location: &Location, place: &FieldPlace<'_>, faults: &mut Faults) {
+    let Location { region, zone, room, row, rack, power_feeds } = location;
+    for (name, value) in [("region", region), ("zone", zone), ("room", room), ("row", row), ("rack", rack)] {
+        value.iter().for_each(|value| place.field(name).check_label_value(value, faults));
     }
-    (faults.len() == before).then_some(MatchKeys { node_name, system_uuid })
-}
-
-fn unknown_location(name: &str, locations: &Locations<'_>) -> String {
-    let known: Vec<_> = locations.by_name.keys().copied().collect();
-    match crate::config::nearest::nearest(name, known.iter().copied()) {
-        Some(near) => format!("{name:?} is not among the locations: did you mean {near}?"),
-        None if known.is_empty() => format!("{name:?} is not among the locations: write it under locations first"),
-        None => format!("{name:?} is not among the locations: they are {}", known.join(", ")),
+    for (index, feed) in power_feeds.iter().enumerate() {
+        place.field("powerFeeds").entry(index).check_label_value(feed, faults);
     }
-}
-
-fn check_address(entry: &AddressEntry, place: &Place<'_>, faults: &mut Faults) -> Option<MachineAddress> {
-    let AddressEntry { kind, address } = entry;
-    let place = place.field("address");
-    let mut ip = || check_ip(address, &place, faults);
-    match kind {
-        AddressKind::InternalIp => ip().map(MachineAddress::InternalIp),
-        AddressKind::ExternalIp => ip().map(MachineAddress::ExternalIp),
-        AddressKind::Hostname => check_host(address, &place, faults).map(MachineAddress::Hostname),
-        AddressKind::InternalDns => check_host(address, &place, faults).map(MachineAddress::InternalDns),
-        AddressKind::ExternalDns => check_host(address, &place, faults).map(MachineAddress::ExternalDns),
-    }
-}
-
-fn check_ip(text: &str, place: &Place<'_>, faults: &mut Faults) -> Option<IpAddr> {
-    let Ok(ip) = text.parse::<IpAddr>() else {
-        let hint = match text.split_once('/') {
-            Some((bare, _)) if bare.parse::<IpAddr>().is_ok() => format!("{bare}, without a length"),
-            _ => "an IP address such as 10.0.12.20 or fd00:12::20".to_owned(),
-        };
-        place.tell(format!("{text:?} is not an IP address: it takes {hint}"), faults);
-        return None;
-    };
-    let what = match ip {
-        _ if ip.is_unspecified() => "the unspecified address",
-        _ if ip.is_loopback() => "a loopback address",
-        _ if ip.is_multicast() => "a multicast address",
-        IpAddr::V6(v6) if v6.is_unicast_link_local() => "a link-local address",
-        _ => return Some(ip),
-    };
-    place.tell(format!("{ip} is {what}: it takes one that other machines can reach"), faults);
-    None
-}
-
-/// A host or domain name: the same form as a Node's name (RFC 1123).
-fn check_host(text: &str, place: &Place<'_>, faults: &mut Faults) -> Option<String> {
-    place.parse::<NodeName>(text, faults).map(|_| text.to_owned())
-}
-
-fn check_labels(labels: &BTreeMap<String, String>, place: &Place<'_>, faults: &mut Faults) {
-    for (key, value) in labels {
-        let message = label::key_fault(key).or_else(|| label::value_fault(value)).or_else(|| {
-            label::is_reserved(key)
-                .then(|| format!("{key} is for Kubernetes to set: it takes keys outside kubernetes.io and k8s.io"))
-        });
-        message.into_iter().for_each(|message| place.field(key).tell(message, faults));
-    }
-}
-
-/// Tells each value that two machines share and may not.
-fn refuse_shared(sources: &[Sourced], faults: &mut Faults) {
-    let mut taken: BTreeMap<Unique, Place<'_>> = BTreeMap::new();
-    for source in sources {
-        for (index, entry) in source.document.machines.iter().enumerate() {
-            let place = Place { source, field: FieldPath::of("machines").entry(index) };
-            for (value, place) in unique_values(entry, &place) {
-                match taken.get(&value) {
-                    Some(first) => place.tell(shared(&place, &value.to_string(), first), faults),
-                    None => drop(taken.insert(value, place)),
-                }
-            }
-        }
-    }
-}
-
-fn shared(second: &Place<'_>, value: &str, first: &Place<'_>) -> String {
-    let first = first.fault("");
-    let place = match first.position {
-        Some(position) if first.file.as_ref() == Some(&second.source.file) => {
-            format!("{} in line {}", first.field, position.line)
-        }
-        _ => first.place(),
-    };
-    format!("{value} is already at {place}: each takes its own")
-}
-
-/// A value that only one machine may have.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum Unique {
-    Id(MachineId),
-    NodeName(NodeName),
-    /// In the lesser of its byte orders.
-    Uuid(SystemUuid),
-    InternalIp(IpAddr),
-}
-
-impl fmt::Display for Unique {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Id(id) => write!(f, "machine id {id}"),
-            Self::NodeName(name) => write!(f, "node name {name}"),
-            Self::Uuid(uuid) => write!(f, "system UUID {uuid}, in one byte order or the other,"),
-            Self::InternalIp(ip) => write!(f, "internal address {ip}"),
-        }
-    }
-}
-
-/// The unique values of a machine; what does not parse is told elsewhere.
-fn unique_values<'a>(entry: &MachineEntry, place: &Place<'a>) -> Vec<(Unique, Place<'a>)> {
-    let MatchEntry { node_name, system_uuid } = &entry.match_keys;
-    let keys = place.field("match");
-    let id = entry.id.parse().ok().map(|id| (Unique::Id(id), place.field("id")));
-    let name = node_name.as_deref().and_then(|name| name.parse().ok());
-    let name = name.map(|name| (Unique::NodeName(name), keys.field("nodeName")));
-    let uuid = system_uuid.as_deref().and_then(|uuid| uuid.parse::<SystemUuid>().ok());
-    let uuid = uuid.map(|uuid| (Unique::Uuid(uuid.in_either_order()), keys.field("systemUUID")));
-    let internal = |(index, entry): (usize, &AddressEntry)| {
-        let ip = entry.address.parse().ok().filter(|_| entry.kind == AddressKind::InternalIp)?;
-        Some((Unique::InternalIp(ip), place.field("addresses").entry(index).field("address")))
-    };
-    let addresses = entry.addresses.iter().enumerate().filter_map(internal);
-    id.into_iter().chain(name).chain(uuid).chain(addresses).collect()
 }
 
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
     use crate::config::document::parse;
-    use crate::inventory::MachineState;
+    use crate::inventory::bmc::Fencing;
     use crate::inventory::file::read;
+    use crate::inventory::machine::Place;
+    use crate::inventory::{MachineAddress, Maintenance, MatchKeys};
     use proptest::prelude::*;
     use std::path::Path;
 
@@ -357,10 +212,11 @@ pub(super) mod tests {
     fn a_machine_inherits_what_it_does_not_say() {
         let inventory = inventory(
             "defaults: {region: lab}
-            locations: {r1: {zone: hall-a}, r2: {zone: hall-b, region: edge}}
+            locations: {r1: {zone: hall-a, rack: R12}, r2: {zone: hall-b, region: edge}}
             machines:
             - id: a
               location: r1
+              unit: 20
               match: {nodeName: n1, systemUUID: 4C4C4544-0035-3410-8050-C6C04F314733}
               instanceType: m.small
               addresses: [{type: InternalIP, address: 10.0.0.1}, {type: Hostname, address: n1}]
@@ -379,7 +235,9 @@ pub(super) mod tests {
                 match_keys: MatchKeys {
                     node_name: Some("n1".parse().expect("a name")),
                     system_uuid: Some("4c4c4544-0035-3410-8050-c6c04f314733".parse().expect("a UUID")),
+                    ..MatchKeys::default()
                 },
+                maintenance: Maintenance::default(),
                 addresses: vec![
                     MachineAddress::InternalIp("10.0.0.1".parse().expect("an address")),
                     MachineAddress::Hostname("n1".to_owned()),
@@ -387,7 +245,12 @@ pub(super) mod tests {
                 region: Some("lab".to_owned()),
                 zone: Some("hall-a".to_owned()),
                 instance_type: Some("m.small".to_owned()),
+                place: Place { rack: Some("R12".to_owned()), unit: Some(20), ..Place::default() },
                 labels: BTreeMap::from([("example.net/owner".to_owned(), "team-a".to_owned())]),
+                annotations: BTreeMap::new(),
+                taints: Vec::new(),
+                bmc: None,
+                fencing: Fencing::default(),
             }
         );
         let place = |id: &str| (machine(id).region, machine(id).zone);
@@ -463,11 +326,196 @@ pub(super) mod tests {
                 "i:3:11: machines: has no machine: it takes at least one, as a file that was emptied by mistake has none either",
             ),
             (
-                "machines: [{id: a, bmc: {}}]",
-                "i:3:20: machines[0].bmc: is not a field: the fields here are addresses, id, instanceType, labels, location, match, region, state",
+                "machines: [{id: a, owner: me}]",
+                "i:3:20: machines[0].owner: is not a field: the fields here are addresses, annotations, bmc, fencing, hardware, id, instanceType, labels, location, maintenance, match, region, state, taints, unit",
             ),
         ] {
             assert_eq!(merged(&[("i", text)]).map(|_| ()), Err(want.to_owned()), "{text}");
+        }
+    }
+
+    const WHOLE: &str = r#"
+defaults:
+  region: eu-lab
+  bmc: {protocol: redfish, tls: {mode: verify, caFile: /etc/bmc/ca.pem}, timeouts: {connect: 5s, request: 20s}, poll: 60s, credentialsRef: {secret: bmc-creds}}
+  fencing: {enabled: false, confirmReads: 2, confirmInterval: 5s, offDeadline: 90s, after: stay-off}
+locations:
+  r12: {zone: hall-a, room: A, row: "3", rack: R12, powerFeeds: [pdu-a, pdu-b]}
+instanceTypes:
+- name: gpu.h100x8
+  match: {manufacturer: "(?i)supermicro", model: "SYS-821GE.*"}
+  labels: {accelerator: h100}
+acknowledgedRemovals: [r12-u19]
+machines:
+- id: r12-u20
+  state: active
+  maintenance: {reason: "", until: null, allowFencing: false}
+  match:
+    nodeName: worker-20.example.net
+    systemUUID: 4c4c4544-0035-3410-8050-c6c04f314733
+    serials: [F54P1G3, CNIVC0014M0388]
+    macs: ["70:b5:e8:f0:52:dc"]
+    providerID: lab://worker-20
+  location: r12
+  unit: 20
+  instanceType: m.r750-2x18c-512g
+  hardware: {manufacturer: Dell Inc., model: PowerEdge R750, cpuModel: Xeon, cpus: 2, coresPerCpu: 18, memoryGiB: 512}
+  addresses: [{type: InternalIP, address: 10.0.12.20}, {type: ExternalIP, address: 192.0.2.20}, {type: Hostname, address: worker-20}]
+  labels: {example.net/owner: team-a}
+  annotations: {example.net/asset: "17"}
+  taints: [{key: example.net/dedicated, value: db, effect: NoSchedule}]
+  bmc:
+    protocol: redfish
+    address: https://10.9.12.20
+    systemId: System.Embedded.1
+    identity: {systemUUID: same, serial: F54P1G3}
+    credentialsRef: {secret: bmc-creds, namespace: kube-system}
+    tls: {mode: pinned, sha256: "0f:1e:2d:3c:4b:5a:69:78:87:96:a5:b4:c3:d2:e1:f0:0f:1e:2d:3c:4b:5a:69:78:87:96:a5:b4:c3:d2:e1:f0"}
+    ipmi: {cipherSuites: [17, 3], role: operator, kgRef: null, port: 623}
+  fencing: {enabled: true, group: rack}
+- id: r12-u21
+  state: maintenance
+  maintenance: {reason: new disks, until: "2027-01-31T18:00:00Z"}
+  bmc: {protocol: ipmi, address: 10.9.12.21, ipmi: {port: 6230}}
+- {id: r12-u22, bmc: {address: "https://bmc.example.net:8443/"}}
+"#;
+
+    #[test]
+    fn the_whole_format_is_read_and_inherited() {
+        use crate::inventory::bmc::{CredentialsRef, Protocol, Tls};
+        let inventory = inventory(WHOLE);
+        let machine = |id: &str| inventory.machine(&id.parse().expect("an id")).expect("a machine").as_ref().clone();
+        let one = machine("r12-u20");
+        let label = |key: &str, value: &str| (key.to_owned(), Some(value.to_owned()));
+        let own = [
+            label("cairn.dev/rack", "R12"),
+            label("cairn.dev/room", "A"),
+            label("cairn.dev/row", "3"),
+            label("cairn.dev/serial", "F54P1G3"),
+            label("cairn.dev/unit", "20"),
+        ];
+        assert_eq!(one.own_labels(), BTreeMap::from(own));
+        assert_eq!(one.place.power_feeds, ["pdu-a", "pdu-b"]);
+        assert_eq!(one.taints[0].effect, "NoSchedule");
+        assert_eq!(one.match_keys.macs[0].to_string(), "70:b5:e8:f0:52:dc");
+        assert!(one.fencing.is_enabled && !machine("r12-u21").fencing.is_enabled);
+        let bmc = one.bmc.expect("a BMC");
+        assert_eq!(bmc.expected_uuid, one.match_keys.system_uuid);
+        assert!(matches!(&bmc.tls, Tls::Pinned { sha256 } if sha256.len() == 64));
+        let (two, three) = (machine("r12-u21"), machine("r12-u22").bmc.expect("a BMC"));
+        assert_eq!(two.maintenance.reason.as_deref(), Some("new disks"));
+        let two = two.bmc.expect("a BMC");
+        assert_eq!((two.protocol, two.ipmi.port, two.ipmi.cipher_suites), (Protocol::Ipmi, 6230, vec![17, 3]));
+        assert_eq!((three.protocol, three.address.as_str()), (Protocol::Redfish, "https://bmc.example.net:8443"));
+        let secret = CredentialsRef::Secret { name: "bmc-creds".to_owned(), namespace: "kube-system".to_owned() };
+        assert_eq!(three.credentials, secret);
+        assert_eq!(three.tls, Tls::Verify { ca_file: Some("/etc/bmc/ca.pem".into()) });
+        assert!(inventory.acknowledges_removal_of(&"r12-u19".parse().expect("an id")));
+    }
+
+    #[test]
+    fn what_machines_say_of_more_than_their_nodes_is_checked_as_strictly() {
+        let a = |rest: &str| format!("machines: [{{id: a, {rest}}}]");
+        let bmc = |rest: &str| a(&format!("bmc: {{credentialsRef: {{env: BMC}}, {rest}}}"));
+        for (text, want) in [
+            (
+                a("match: {macs: [1:2]}"),
+                "machines[0].match.macs[0]: \"1:2\" is not a MAC address: it takes the form 70:b5:e8:f0:52:dc",
+            ),
+            (
+                a("match: {providerID: cairn://a}"),
+                "machines[0].match.providerID: \"cairn://a\" is an ID of this provider, which follows from id: leave the field out",
+            ),
+            (
+                a("match: {serials: ['']}"),
+                "machines[0].match.serials[0]: is empty or has spaces around it: it takes the number alone",
+            ),
+            (a("unit: 0"), "machines[0].unit: 0 is out of range: it takes 1 to 100"),
+            (
+                a("labels: {cairn.dev/rack: r1}"),
+                "machines[0].labels[\"cairn.dev/rack\"]: cairn.dev/rack is for Cairn to set: it takes keys outside cairn.dev",
+            ),
+            (
+                a("annotations: {kubernetes.io/x: y}"),
+                "machines[0].annotations[\"kubernetes.io/x\"]: kubernetes.io/x is for Kubernetes to set: it takes keys outside kubernetes.io and k8s.io",
+            ),
+            (
+                a("taints: [{key: node.kubernetes.io/not-ready, effect: NoSchedule}]"),
+                "machines[0].taints[0].key: node.kubernetes.io/not-ready comes and goes with what controllers see: it takes another key",
+            ),
+            (
+                a("taints: [{key: a, effect: NoSchedule}, {key: a, value: b, effect: NoSchedule}]"),
+                "machines[0].taints[1].key: a with effect NoSchedule is there twice: leave one",
+            ),
+            (
+                a("taints: [{key: a, effect: Evict}]"),
+                "machines[0].taints[0].effect: \"Evict\" is not an effect: it takes NoSchedule, PreferNoSchedule or NoExecute",
+            ),
+            (
+                a("maintenance: {reason: disks}"),
+                "machines[0].maintenance: says something, but state is active: set it to maintenance, or leave this out",
+            ),
+            (
+                a("state: maintenance, maintenance: {until: tomorrow}"),
+                "machines[0].maintenance.until: \"tomorrow\" is not a time: it takes the form 2027-01-31T18:00:00Z",
+            ),
+            (
+                a("fencing: {enabled: true}"),
+                "machines[0].fencing: is enabled, but there is no bmc that could switch the machine off",
+            ),
+            (a("fencing: {confirmReads: 1}"), "machines[0].fencing.confirmReads: 1 is out of range: it takes 2 to 10"),
+            (
+                a("fencing: {offDeadline: 90}"),
+                "machines[0].fencing.offDeadline: 90 is a number: it takes text, so put it in quotes: \"90\"",
+            ),
+            (
+                bmc("protocol: redfish, address: 'https://root:calvin@10.0.0.1'"),
+                "machines[0].bmc.address: holds a user or password, which never stand in this file: see credentialsRef",
+            ),
+            (
+                bmc("protocol: redfish, address: 10.0.0.1"),
+                "machines[0].bmc.address: \"10.0.0.1\" is not where a Redfish BMC is: it takes the form https://10.9.12.20 or https://bmc.example.net:8443",
+            ),
+            (
+                bmc("protocol: ipmi"),
+                "machines[0].bmc.address: is missing: it takes where the BMC is, or protocol: none",
+            ),
+            (
+                a("bmc: {protocol: ipmi, address: 10.0.0.1}"),
+                "machines[0].bmc.credentialsRef: is missing: it takes where user and password are, here or in defaults",
+            ),
+            (
+                a("bmc: {protocol: ipmi, address: 10.0.0.1, credentialsRef: {secret: a, file: b}}"),
+                "machines[0].bmc.credentialsRef: takes exactly one of secret, file and env",
+            ),
+            (
+                a("bmc: {password: calvin}"),
+                "machines[0].bmc.password: is not a field: the fields here are address, credentialsRef, identity, ipmi, poll, protocol, systemId, timeouts, tls",
+            ),
+            (
+                bmc("protocol: redfish, address: 'https://10.0.0.1', tls: {mode: pinned}"),
+                "machines[0].bmc.tls: is pinned without sha256: it takes the certificate's SHA-256",
+            ),
+            (
+                bmc("protocol: redfish, address: 'https://10.0.0.1', poll: 1 minute"),
+                "machines[0].bmc.poll: \"1 minute\" is not a span of time: it takes 1s to 24h, such as 5s or 1m30s",
+            ),
+            (
+                bmc("protocol: redfish, address: 'https://10.0.0.1', identity: {systemUUID: same}"),
+                "machines[0].bmc.identity.systemUUID: is same, but match has no systemUUID: write the UUID in one of the two",
+            ),
+            (
+                "instanceTypes: [{name: a, match: {}}]\nmachines: [{id: a}]".to_owned(),
+                "instanceTypes[0].match: is empty and would fit every machine: it takes manufacturer, model or cpuModel",
+            ),
+            (
+                "acknowledgedRemovals: [a]\nmachines: [{id: a}]".to_owned(),
+                "acknowledgedRemovals[0]: a is active here: name it when it is decommissioned or taken out",
+            ),
+        ] {
+            let told = merged(&[("i", &text)]).map(|_| ()).expect_err(&text);
+            let without_place = told.split_once(": ").map(|(_, told)| told);
+            assert_eq!(without_place, Some(want), "{text}");
         }
     }
 

@@ -125,12 +125,8 @@ async fn reading(paths: Vec<PathBuf>, seen: Seen) -> Option<(Seen, Result<Invent
 /// Publishes the outcome of a reading, and says once what is new in it.
 fn take(out: &Sender<Arc<InventoryState>>, result: Result<Inventory, Faults>) {
     out.send_if_modified(|state| {
-        let before = Arc::clone(state);
-        let now = match result {
-            Ok(inventory) => InventoryState { inventory: Some(Arc::new(inventory)), faults: Faults::NONE },
-            Err(faults) => InventoryState { inventory: before.inventory.clone(), faults },
-        };
-        if now == *before {
+        let now = state.then(result);
+        if now == **state {
             return false;
         }
         tell(&now);
@@ -141,6 +137,10 @@ fn take(out: &Sender<Arc<InventoryState>>, result: Result<Inventory, Faults>) {
 
 fn tell(state: &InventoryState) {
     let machines = state.inventory.as_ref().map_or(0, |inventory| inventory.machines().len());
+    if let Some(removals) = &state.removals {
+        warn!(machines, error = %removals, "inventory not taken, the last good one stays in force");
+        return;
+    }
     if state.faults.is_empty() {
         info!(machines, "inventory read");
         return;
@@ -250,9 +250,30 @@ mod tests {
         let state = next(&mut states).await;
         assert_eq!(ids(&state).map(|ids| ids.len()), Some(2));
         assert!(state.faults.to_string().ends_with("does not exist: check the path"));
+        fs::write(&file, text(&["a"])).expect("a file");
+        let state = next(&mut states).await;
+        assert_eq!((ids(&state), state.faults.len()), (Some(vec!["a".into()]), 0));
+
+        drop(states);
+        watching.await.expect("the watch ends when nobody listens");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reload_that_loses_many_machines_waits_for_its_acknowledgement() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("inventory.yaml");
+        fs::write(&file, text(&["a", "b", "c"])).expect("a file");
+        let (out, mut states) = channel(Arc::new(InventoryState::unread()));
+        let watching = tokio::spawn(watch(vec![file.clone()], out));
+
+        assert_eq!(ids(&*next(&mut states).await).map(|ids| ids.len()), Some(3));
         fs::write(&file, text(&["c"])).expect("a file");
         let state = next(&mut states).await;
-        assert_eq!((ids(&state), state.faults.len()), (Some(vec!["c".into()]), 0));
+        let held = state.removals.as_ref().map(|removals| removals.machines.len());
+        assert_eq!((ids(&state).map(|ids| ids.len()), state.faults.len(), held), (Some(3), 0, Some(2)));
+        fs::write(&file, format!("{}acknowledgedRemovals: [a]\n", text(&["c"]))).expect("a file");
+        let state = next(&mut states).await;
+        assert_eq!((ids(&state), &state.removals), (Some(vec!["c".into()]), &None));
 
         drop(states);
         watching.await.expect("the watch ends when nobody listens");

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::SystemUuid;
-use crate::model::{MachineId, NodeName, ProviderId};
+use super::bmc::{Bmc, Fencing};
+use super::{MacAddress, SystemUuid};
+use crate::config::label;
+use crate::model::views::Taint;
+use crate::model::{MachineId, MachineState, NodeName, ProviderId};
 
 /// One machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -17,6 +19,8 @@ pub struct Machine {
     pub id: MachineId,
     /// Where it is in its life.
     pub state: MachineState,
+    /// Why it is in maintenance, as far as the inventory says.
+    pub maintenance: Maintenance,
     /// How its Node is found.
     pub match_keys: MatchKeys,
     /// Its addresses in the order they were written; empty leaves them to the kubelet.
@@ -25,14 +29,50 @@ pub struct Machine {
     pub region: Option<String>,
     /// `topology.kubernetes.io/zone`, from its location.
     pub zone: Option<String>,
-    /// `node.kubernetes.io/instance-type`.
+    /// Where it stands.
+    pub place: Place,
+    /// `node.kubernetes.io/instance-type`: its own, else the first that fits, else made of its hardware.
     pub instance_type: Option<String>,
-    /// Labels its Node gets besides those.
+    /// Labels its Node gets besides those; none is reserved.
     pub labels: BTreeMap<String, String>,
+    /// Annotations its Node gets when it is initialized.
+    pub annotations: BTreeMap<String, String>,
+    /// Taints its Node gets when it is initialized.
+    pub taints: Vec<Taint>,
+    /// Its BMC, if it has one that may be spoken to.
+    pub bmc: Option<Bmc>,
+    /// Whether and how it may be switched off when its Node is silent.
+    pub fencing: Fencing,
+}
+
+/// Why a machine is in maintenance.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Maintenance {
+    /// Why, for people.
+    pub reason: Option<String>,
+    /// Until when it is planned, RFC 3339. It ends when the state says so, not by the clock.
+    pub until: Option<String>,
+    /// Whether it may be fenced all the same.
+    pub allows_fencing: bool,
+}
+
+/// Where a machine stands.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Place {
+    /// The room.
+    pub room: Option<String>,
+    /// The row of racks.
+    pub row: Option<String>,
+    /// The rack.
+    pub rack: Option<String>,
+    /// The lowest rack unit it takes.
+    pub unit: Option<u8>,
+    /// What it gets its power from.
+    pub power_feeds: Vec<String>,
 }
 
 impl Machine {
-    /// The provider ID of its Node.
+    /// The provider ID of its Node, unless the Node has another provider's that the machine names.
     pub fn provider_id(&self) -> ProviderId {
         ProviderId::from(self.id.clone())
     }
@@ -43,6 +83,22 @@ impl Machine {
             MachineAddress::InternalIp(ip) | MachineAddress::ExternalIp(ip) => Some(*ip),
             _ => None,
         })
+    }
+
+    /// The labels of our own prefix; `None` for those that its Node should not have.
+    pub fn own_labels(&self) -> BTreeMap<String, Option<String>> {
+        let Place { room, row, rack, unit, power_feeds: _ } = &self.place;
+        // Some serial numbers are no values of labels.
+        let serial = self.match_keys.serials.first().filter(|serial| label::value_fault(serial).is_none());
+        [
+            ("cairn.dev/rack", rack.clone()),
+            ("cairn.dev/room", room.clone()),
+            ("cairn.dev/row", row.clone()),
+            ("cairn.dev/serial", serial.cloned()),
+            ("cairn.dev/unit", unit.map(|unit| unit.to_string())),
+        ]
+        .map(|(key, value)| (key.to_owned(), value))
+        .into()
     }
 
     /// Its internal IP addresses in order.
@@ -62,32 +118,6 @@ impl Machine {
     }
 }
 
-/// Where a machine is in its life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum MachineState {
-    /// Not yet in service: a Node that matches it is left uninitialized.
-    Planned,
-    /// In service.
-    #[default]
-    Active,
-    /// In service, and nobody may conclude anything from its silence.
-    Maintenance,
-    /// Gone for good: the one state in which its Node may be deleted.
-    Decommissioned,
-}
-
-impl fmt::Display for MachineState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Planned => "planned",
-            Self::Active => "active",
-            Self::Maintenance => "maintenance",
-            Self::Decommissioned => "decommissioned",
-        })
-    }
-}
-
 /// The keys by which a machine's Node is found; every key given has to agree.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct MatchKeys {
@@ -95,6 +125,12 @@ pub struct MatchKeys {
     pub node_name: Option<NodeName>,
     /// What its firmware says it is.
     pub system_uuid: Option<SystemUuid>,
+    /// Serial numbers, for those who read a BMC.
+    pub serials: Vec<String>,
+    /// MAC addresses, for those who read a BMC.
+    pub macs: Vec<MacAddress>,
+    /// Another provider's ID that its Node has.
+    pub provider_id: Option<String>,
 }
 
 /// An address of a machine, as `status.addresses` of its Node has it.

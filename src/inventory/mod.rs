@@ -7,14 +7,23 @@
 //! It never talks to the API server and never changes anything. Start at [`machine`] (what is known
 //! of one), [`matching`] (pure: whose Node is it?) and [`file`] (the shell that reads and watches).
 //!
-//! Invariants: ids, node names, UUIDs and internal addresses are unique in an [`Inventory`]; a
-//! reload with any fault leaves the last good inventory in force.
+//! Invariants: ids, keys, internal addresses and BMCs are unique in an [`Inventory`]; a reload with
+//! any fault, or one that would take many machines out of service at once ([`brake`]), leaves the
+//! last good inventory in force.
 
+pub mod bmc;
+pub mod brake;
 pub mod catalog;
 pub mod document;
+mod entry;
 pub mod file;
+mod instance_type;
+pub mod mac;
 pub mod machine;
 pub mod matching;
+pub mod metrics;
+mod place;
+mod unique;
 pub mod uuid;
 
 use std::fmt;
@@ -26,9 +35,12 @@ use thiserror::Error;
 use crate::config::Faults;
 use crate::model::MachineId;
 
+pub use crate::model::MachineState;
+pub use brake::Removals;
 pub use catalog::{Extent, Inventory};
-pub use machine::{Machine, MachineAddress, MachineState, MatchKeys};
-pub use matching::{NodeIdentity, SharedKeys};
+pub use mac::MacAddress;
+pub use machine::{Machine, MachineAddress, Maintenance, MatchKeys};
+pub use matching::{Match, NodeIdentity, SharedKeys, Survey};
 pub use uuid::SystemUuid;
 
 /// What the inventory says of a Node.
@@ -101,12 +113,68 @@ pub enum Why {
         /// Another.
         other: MachineId,
     },
+    /// The Node was another machine when it was first matched.
+    #[error("this node was machine {was} when it was first matched, but {key} points at machine {now} today")]
+    MachineChanged {
+        /// The machine in the annotation `cairn.dev/machine`.
+        was: MachineId,
+        /// The machine it would be now.
+        now: MachineId,
+        /// The key that says so.
+        key: MatchKey,
+    },
+    /// The Node had another system UUID when it was first matched.
+    #[error(
+        "this node had system UUID {was} when it was first matched as machine {machine}, and has {now} today: if its \
+         board was replaced, write the new one into match.systemUUID, or take the annotation cairn.dev/system-uuid \
+         off the node"
+    )]
+    UuidChanged {
+        /// The machine.
+        machine: MachineId,
+        /// The UUID in the annotation `cairn.dev/system-uuid`.
+        was: SystemUuid,
+        /// The UUID now.
+        now: SystemUuid,
+    },
     /// The machine is `planned`: not yet in service.
     #[error("machine {machine} is planned: set its state to active to take it into service")]
     Planned {
         /// The machine.
         machine: MachineId,
     },
+}
+
+impl Why {
+    /// Whether keys contradict each other: one of them is wrong, and someone has to see to it.
+    pub fn is_mismatch(&self) -> bool {
+        match self {
+            Self::KeysDisagree { .. }
+            | Self::KeyDiffers { .. }
+            | Self::MachineChanged { .. }
+            | Self::UuidChanged { .. } => true,
+            Self::NoInventory
+            | Self::NoMachine
+            | Self::ForeignProviderId { .. }
+            | Self::MachineMissing { .. }
+            | Self::KeyAmbiguous { .. }
+            | Self::Planned { .. } => false,
+        }
+    }
+
+    /// The machines of the inventory that the Node may be or was.
+    pub fn machines(&self) -> Vec<&MachineId> {
+        match self {
+            Self::NoInventory | Self::NoMachine | Self::ForeignProviderId { .. } | Self::MachineMissing { .. } => {
+                Vec::new()
+            }
+            Self::KeysDisagree { one, other, .. } | Self::KeyAmbiguous { one, other, .. } => vec![one, other],
+            Self::MachineChanged { was, now, .. } => vec![was, now],
+            Self::KeyDiffers { machine, .. } | Self::UuidChanged { machine, .. } | Self::Planned { machine } => {
+                vec![machine]
+            }
+        }
+    }
 }
 
 /// A key by which Nodes are matched, strongest first.
@@ -116,10 +184,14 @@ pub enum MatchKey {
     ProviderId,
     /// `status.nodeInfo.systemUUID`.
     SystemUuid,
+    /// The same with the bytes of its first three fields reversed.
+    SwappedUuid,
     /// The Node's whole name.
     NodeName,
     /// The first label of the Node's name.
     ShortName,
+    /// An internal address; it confirms a host name and finds nothing.
+    InternalIp,
 }
 
 impl fmt::Display for MatchKey {
@@ -127,8 +199,10 @@ impl fmt::Display for MatchKey {
         f.write_str(match self {
             Self::ProviderId => "the provider ID",
             Self::SystemUuid => "the system UUID",
+            Self::SwappedUuid => "the system UUID in the other byte order",
             Self::NodeName => "the node name",
             Self::ShortName => "the host name",
+            Self::InternalIp => "the internal address",
         })
     }
 }
@@ -138,8 +212,12 @@ impl fmt::Display for MatchKey {
 pub struct InventoryState {
     /// The last one that was read without a fault, if any ever was.
     pub inventory: Option<Arc<Inventory>>,
-    /// What was wrong at the last reading; empty when [`Self::inventory`] is what the files say.
+    /// What was wrong at the last reading.
     pub faults: Faults,
+    /// What the last reading would have taken out of service, when that was too much to be taken.
+    ///
+    /// Without it and without faults [`Self::inventory`] is what the files say.
+    pub removals: Option<Removals>,
 }
 
 impl InventoryState {
@@ -153,6 +231,21 @@ impl InventoryState {
         match &self.inventory {
             Some(inventory) => inventory.find(node, shared),
             None => Finding::Unknown(Why::NoInventory),
+        }
+    }
+
+    /// What follows on a reading of the files.
+    fn then(&self, reading: Result<Inventory, Faults>) -> Self {
+        let last_good = self.inventory.clone();
+        match reading {
+            Err(faults) => Self { inventory: last_good, faults, removals: None },
+            Ok(inventory) => {
+                let before = last_good.as_deref().map(brake::states).unwrap_or_default();
+                match brake::decide(&before, &inventory) {
+                    Ok(()) => Self { inventory: Some(Arc::new(inventory)), ..Self::default() },
+                    Err(removals) => Self { inventory: last_good, removals: Some(removals), ..Self::default() },
+                }
+            }
         }
     }
 }

@@ -22,6 +22,21 @@ pub enum Note {
         /// The inventory's own words.
         why: String,
     },
+    /// A Node's keys, or what it was at its first match, contradict each other.
+    MachineMismatch {
+        /// The inventory's own words.
+        why: String,
+    },
+    /// A Node's machine is known, but its kubelet does not wait for a cloud provider.
+    KubeletNotExternal {
+        /// The machine.
+        machine: MachineId,
+    },
+    /// The inventory's files take a machine out of service together with too many others.
+    RemovalHeld {
+        /// The inventory's own words.
+        why: String,
+    },
     /// The inventory says that a Node's machine was decommissioned.
     MachineDecommissioned,
     /// Another Node is this machine already.
@@ -36,7 +51,7 @@ pub enum Note {
         /// `spec.providerID`.
         provider_id: String,
     },
-    /// Neither the inventory nor the kubelet knows an address of the Node.
+    /// Neither the inventory nor the kubelet nor the agent knows an address of the Node.
     NoAddresses {
         /// The machine.
         machine: MachineId,
@@ -149,6 +164,9 @@ impl Note {
         match self {
             Self::NodeSynced => "Synced",
             Self::MachineUnknown { .. } => "MachineUnknown",
+            Self::MachineMismatch { .. } => "MachineMismatch",
+            Self::KubeletNotExternal { .. } => "KubeletNotExternal",
+            Self::RemovalHeld { .. } => "RemovalHeld",
             Self::MachineDecommissioned => "MachineDecommissioned",
             Self::MachineTaken { .. } => "MachineTaken",
             Self::ForeignProviderId { .. } => "ForeignProviderID",
@@ -208,13 +226,18 @@ impl fmt::Display for Note {
         match self {
             Self::NodeSynced => f.write_str("Node synced successfully"),
             Self::MachineUnknown { why } => write!(f, "the inventory cannot say which machine this is: {why}"),
+            Self::MachineMismatch { why } | Self::RemovalHeld { why } => f.write_str(why),
+            Self::KubeletNotExternal { machine } => write!(
+                f,
+                "this is machine {machine} of the inventory, but its kubelet does not run with --cloud-provider=external, so the node is left alone"
+            ),
             Self::MachineDecommissioned => f.write_str("the inventory says that this machine was decommissioned"),
             Self::MachineTaken { machine, by } => write!(f, "machine {machine} is node {by} already"),
             Self::ForeignProviderId { provider_id } => {
                 write!(f, "spec.providerID {provider_id:?} belongs to another provider: the node is left alone")
             }
             Self::NoAddresses { machine } => {
-                write!(f, "neither the inventory's machine {machine} nor the kubelet's --node-ip gives an address")
+                write!(f, "neither the inventory's machine {machine} nor the kubelet's --node-ip nor the node's agent gives an address")
             }
             Self::NodeIpMalformed { text } => write!(
                 f,

@@ -12,6 +12,13 @@ use super::names::{NodeName, ServiceKey};
 use super::net::{Family, Prefix};
 use super::{PortProtocol, ProviderId};
 
+/// The taint of a Node nobody has initialized yet; only its key counts.
+pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+/// Annotation of a Node: the machine it was at its first match.
+pub const MATCHED_MACHINE: &str = "cairn.dev/machine";
+/// Annotation of a Node: the system UUID it had at its first match.
+pub const MATCHED_UUID: &str = "cairn.dev/system-uuid";
+
 /// A Node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeView {
@@ -21,10 +28,14 @@ pub struct NodeView {
     pub uid: String,
     /// `metadata.resourceVersion`, to guard writes.
     pub resource_version: String,
+    /// `metadata.creationTimestamp` in seconds since 1970.
+    pub created_seconds: i64,
     /// Whether it has a deletion timestamp.
     pub is_deleting: bool,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
+    /// Annotations of Cairn.
+    pub annotations: BTreeMap<String, String>,
     /// `alpha.kubernetes.io/provided-node-ip`, what the kubelet's `--node-ip` said.
     pub provided_node_ip: Option<String>,
     /// `spec.providerID` as it stands, ours or another's.
@@ -54,6 +65,11 @@ impl NodeView {
     /// All its IP addresses, in order.
     pub fn ips(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.addresses.iter().filter_map(|address| address.address.parse().ok())
+    }
+
+    /// Whether it waits for its cloud provider.
+    pub fn is_uninitialized(&self) -> bool {
+        self.taints.iter().any(|taint| taint.key == UNINITIALIZED)
     }
 
     /// Its internal IP addresses, in order.

@@ -21,14 +21,24 @@ pub fn choose(
     current: &[NodeAddress],
     provided: Option<&str>,
 ) -> Result<Vec<NodeAddress>, Note> {
-    let mut addresses = offered.to_vec();
+    let mut addresses = Vec::with_capacity(offered.len() + 1);
+    add(&mut addresses, offered.iter());
     // The kubelet knows the host's name; an inventory that names one as well wins.
     if !offered.iter().any(is_hostname) {
-        addresses.extend(current.iter().filter(|address| is_hostname(address)).cloned());
+        add(&mut addresses, current.iter().filter(|address| is_hostname(address)));
     }
     match provided {
         Some(text) => filter(&addresses, &parse_node_ips(text)?),
         None => Ok(addresses),
+    }
+}
+
+/// `AddToNodeAddresses`: what is there already, by kind and address, is not added again.
+fn add<'a>(addresses: &mut Vec<NodeAddress>, more: impl Iterator<Item = &'a NodeAddress>) {
+    for address in more {
+        if !addresses.contains(address) {
+            addresses.push(address.clone());
+        }
     }
 }
 
@@ -103,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kubelets_addresses_come_first_and_displace_others_of_their_kind() {
+    fn section_10_3_the_kubelets_addresses_come_first_and_displace_others_of_their_kind() {
         struct Case {
             name: &'static str,
             provided: &'static str,
@@ -112,67 +122,67 @@ mod tests {
         }
         for case in [
             Case {
-                name: "a single internal address",
+                name: "1: a single internal address",
                 provided: "10.1.1.1",
                 offered: "Int 10.1.1.1, H n1",
                 want: Some("Int 10.1.1.1, H n1"),
             },
             Case {
-                name: "an external address comes first",
+                name: "2: an external address comes first",
                 provided: "55.55.55.55",
                 offered: "Int 10.1.1.1, Ext 55.55.55.55, H n1",
                 want: Some("Ext 55.55.55.55, Int 10.1.1.1, H n1"),
             },
             Case {
-                name: "one address of two kinds",
+                name: "3: one address of two kinds",
                 provided: "55.55.55.55",
                 offered: "Int 44.44.44.44, Ext 44.44.44.44, Int 55.55.55.55, Ext 55.55.55.55, H n1",
                 want: Some("Int 55.55.55.55, Ext 55.55.55.55, H n1"),
             },
             Case {
-                name: "names stay",
+                name: "4: names stay",
                 provided: "10.1.1.1",
                 offered: "Int 10.1.1.1, Ext 55.55.55.55, IntDNS i, ExtDNS e, H n1",
                 want: Some("Int 10.1.1.1, Ext 55.55.55.55, IntDNS i, ExtDNS e, H n1"),
             },
             Case {
-                name: "others of the kind are dropped",
+                name: "5: others of the kind are dropped",
                 provided: "10.1.1.1",
                 offered: "Int 10.1.1.1, Int 10.2.2.2, Int 10.3.3.3, Ext 55.55.55.55, H n1",
                 want: Some("Int 10.1.1.1, Ext 55.55.55.55, H n1"),
             },
             Case {
-                name: "an address the machine does not have",
+                name: "6: an address the machine does not have",
                 provided: "10.2.2.2",
                 offered: "Int 10.1.1.1, Ext 55.55.55.55, H n1",
                 want: None,
             },
             Case {
-                name: "the inventory's spelling is kept",
+                name: "7: the inventory's spelling is kept",
                 provided: "2600:1f14:1d4:d101::ba3d",
                 offered: "Int 10.1.1.1, Int 2600:1f14:1d4:d101:0:0:0:ba3d, H n1",
                 want: Some("Int 2600:1f14:1d4:d101:0:0:0:ba3d, H n1"),
             },
             Case {
-                name: "half of a pair is missing",
+                name: "8: half of a pair is missing",
                 provided: "10.1.1.1,fc01:1234::5678",
                 offered: "Int 10.1.1.1, H n1",
                 want: None,
             },
             Case {
-                name: "a pair",
+                name: "9: a pair",
                 provided: "10.1.1.1,fc01:1234::5678",
                 offered: "Int 10.1.1.1, Int fc01:1234::5678, H n1",
                 want: Some("Int 10.1.1.1, Int fc01:1234::5678, H n1"),
             },
             Case {
-                name: "a pair gives the order",
+                name: "10: a pair gives the order",
                 provided: "10.1.1.1,fc01:1234::5678",
                 offered: "Int fc01:1234::5678, Int 10.1.1.1, H n1",
                 want: Some("Int 10.1.1.1, Int fc01:1234::5678, H n1"),
             },
             Case {
-                name: "a pair among several",
+                name: "11: a pair among several",
                 provided: "10.1.1.1,fc01:1234::5678",
                 offered: "Int 10.1.1.1, Int 10.1.1.2, Int fc01:1234::1234, Int fc01:1234::5678, H n1",
                 want: Some("Int 10.1.1.1, Int fc01:1234::5678, H n1"),
@@ -192,7 +202,27 @@ mod tests {
     }
 
     #[test]
-    fn a_node_ip_annotation_is_one_address_or_one_of_each_family() {
+    fn section_10_2_an_address_is_added_once() {
+        for (row, there, more, want) in [
+            ("none and none", "", "", ""),
+            ("two new ones", "", "Int 10.0.0.1, Ext 1.1.1.1", "Int 10.0.0.1, Ext 1.1.1.1"),
+            ("one twice", "", "Int 10.0.0.1, Int 10.0.0.1", "Int 10.0.0.1"),
+            (
+                "one new, one there",
+                "Int 10.0.0.1, H n1",
+                "Ext 1.1.1.1, Int 10.0.0.1",
+                "Int 10.0.0.1, H n1, Ext 1.1.1.1",
+            ),
+            ("one of two kinds", "Int 10.0.0.1", "Ext 10.0.0.1", "Int 10.0.0.1, Ext 10.0.0.1"),
+        ] {
+            let mut addresses = list(there);
+            add(&mut addresses, list(more).iter());
+            assert_eq!(addresses, list(want), "row {row}");
+        }
+    }
+
+    #[test]
+    fn section_10_4_a_node_ip_annotation_is_one_address_or_one_of_each_family() {
         for text in [
             "",
             " ",

@@ -8,7 +8,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use tracing::{debug, warn};
 
-use super::plan::{Action, Initialization, Observed};
+use super::plan::{Action, Differences, Initialization, Observed};
 use crate::cluster::patch::{self, WriteError, side_by_side};
 use crate::cluster::views;
 use crate::model::NodeName;
@@ -30,20 +30,23 @@ pub(super) async fn apply(
 }
 
 async fn write(api: &Api<Node>, name: &NodeName, version: String, action: &Action) -> Result<NodeView, WriteError> {
-    let node = match action {
-        Action::RefreshAddresses(addresses) => write_addresses(api, name, &version, addresses).await?,
-        Action::Initialize(initialization) => {
-            let version = match &initialization.addresses {
-                Some(addresses) => {
-                    let node = write_addresses(api, name, &version, addresses).await?;
-                    node.metadata.resource_version.unwrap_or(version)
-                }
-                None => version,
-            };
-            patch::merge(api, name.as_str(), &initialized(&version, initialization)).await?
-        }
+    let differences = match action {
+        Action::Initialize(initialization) => &initialization.differences,
+        Action::Reconcile(differences) => differences,
     };
-    views::node(&node).ok_or(WriteError::Gone)
+    let mut written = None;
+    if let Some(addresses) = &differences.addresses {
+        written = Some(write_addresses(api, name, &version, addresses).await?);
+    }
+    let version = written.as_ref().and_then(|node| node.metadata.resource_version.clone()).unwrap_or(version);
+    let body = match action {
+        Action::Initialize(initialization) => Some(initialized(&version, initialization)),
+        Action::Reconcile(differences) => metadata(&version, differences),
+    };
+    if let Some(body) = body {
+        written = Some(patch::merge(api, name.as_str(), &body).await?);
+    }
+    written.as_ref().and_then(views::node).ok_or(WriteError::Gone)
 }
 
 async fn write_addresses(
@@ -57,13 +60,26 @@ async fn write_addresses(
     patch::merge_status(api, name.as_str(), &body).await
 }
 
+/// Labels and annotations, if any differ.
+fn metadata(version: &str, differences: &Differences) -> Option<Value> {
+    let Differences { addresses: _, labels, annotations } = differences;
+    let mut metadata = json!({ "resourceVersion": version });
+    if !labels.is_empty() {
+        // `null` takes a label off (RFC 7396).
+        metadata["labels"] = json!(labels);
+    }
+    if !annotations.is_empty() {
+        metadata["annotations"] = json!(annotations);
+    }
+    (!labels.is_empty() || !annotations.is_empty()).then(|| json!({ "metadata": metadata }))
+}
+
 /// Provider ID, labels and taints in one write: a Node is never half initialized.
 fn initialized(version: &str, initialization: &Initialization) -> Value {
-    let Initialization { addresses: _, provider_id, labels, taints } = initialization;
-    let mut body = json!({
-        "metadata": { "resourceVersion": version, "labels": labels },
-        "spec": { "taints": taints },
-    });
+    let Initialization { provider_id, taints, differences } = initialization;
+    let mut body =
+        metadata(version, differences).unwrap_or_else(|| json!({ "metadata": { "resourceVersion": version } }));
+    body["spec"] = json!({ "taints": taints });
     if let Some(provider_id) = provider_id {
         body["spec"]["providerID"] = json!(provider_id);
     }
@@ -95,15 +111,25 @@ mod tests {
             time_added: Some("2027-01-01T00:00:00Z".to_owned()),
         };
         let mut initialization = Initialization {
-            addresses: None,
             provider_id: Some("cairn://m1".parse().expect("a provider ID")),
-            labels: BTreeMap::from([("topology.kubernetes.io/zone".to_owned(), "row-a".to_owned())]),
             taints: vec![taint],
+            differences: Differences {
+                addresses: None,
+                labels: BTreeMap::from([
+                    ("topology.kubernetes.io/zone".to_owned(), Some("row-a".to_owned())),
+                    ("cairn.dev/row".to_owned(), None),
+                ]),
+                annotations: BTreeMap::from([("cairn.dev/machine".to_owned(), "m1".to_owned())]),
+            },
         };
         assert_eq!(
             initialized("7", &initialization),
             json!({
-                "metadata": { "resourceVersion": "7", "labels": { "topology.kubernetes.io/zone": "row-a" } },
+                "metadata": {
+                    "resourceVersion": "7",
+                    "labels": { "topology.kubernetes.io/zone": "row-a", "cairn.dev/row": null },
+                    "annotations": { "cairn.dev/machine": "m1" },
+                },
                 "spec": {
                     "providerID": "cairn://m1",
                     "taints": [{ "key": "other", "effect": "NoExecute", "timeAdded": "2027-01-01T00:00:00Z" }],
@@ -112,5 +138,6 @@ mod tests {
         );
         initialization.provider_id = None;
         assert_eq!(initialized("7", &initialization)["spec"].get("providerID"), None);
+        assert_eq!(metadata("7", &Differences::default()), None, "nothing is written where nothing differs");
     }
 }

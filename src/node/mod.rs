@@ -2,23 +2,27 @@
 //!
 //! A Node that waits for its cloud provider (`node.cloudprovider.kubernetes.io/uninitialized`) gets
 //! addresses, provider ID and labels, and only then loses the taint: no pod ever starts on a Node
-//! without them. Addresses follow the inventory afterwards.
+//! without them. Addresses and labels follow the inventory afterwards.
 //!
 //! It never deletes a Node, never touches one whose machine is not known for certain, and never
 //! touches one that another provider initialized. Start at [`plan`](plan::plan).
 
 pub mod addresses;
 mod apply;
+mod labels;
+pub mod metrics;
 mod observe;
 pub mod plan;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
+use crate::api::NodeReportStatus;
 use crate::cluster::backoff::Backoff;
 use crate::cluster::clock;
 use crate::cluster::events::{Events, News, about_node};
@@ -33,8 +37,8 @@ pub use observe::observed;
 
 /// Source of this room's Events, as upstream's node controller names itself.
 pub const REPORTER: &str = "cloud-node-controller";
-/// How often everything is looked at without a signal: addresses may have been changed by hand.
-const PERIOD: Duration = Duration::from_secs(300);
+/// Upstream's default of `--node-status-update-frequency`.
+pub const PERIOD: Duration = Duration::from_secs(300);
 
 /// What the room works with.
 pub struct Context {
@@ -44,8 +48,14 @@ pub struct Context {
     pub nodes: Store<NodeView>,
     /// The inventory in force.
     pub inventory: watch::Receiver<Arc<InventoryState>>,
+    /// Every `NodeReport`, for the addresses that agents propose; without it they are not asked.
+    pub reports: Option<Store<NodeReportStatus>>,
     /// Where to tell what was done.
     pub events: Events,
+    /// How long Nodes waited.
+    pub metrics: metrics::Metrics,
+    /// How often everything is looked at without a signal.
+    pub period: Duration,
 }
 
 /// What the room remembers from one round to the next.
@@ -68,12 +78,14 @@ pub async fn run(mut context: Context, seed: u64) {
     loop {
         let observed = observe::observe(&mut context, &mut memory.written);
         let plan = plan::plan(&observed);
+        let waits_for_agents = plan.notes.values().any(|note| matches!(note, Note::NoAddresses { .. }));
         carry_out(&context, &observed, plan, &mut memory).await;
-        let period_ends = clock::now() + PERIOD;
+        let period_ends = clock::now() + context.period;
         let deadline = memory.backoff.deadline().map_or(period_ends, |retry| retry.min(period_ends));
         tokio::select! {
             () = context.nodes.changed() => {}
             () = inventory_changed(&mut context.inventory) => {}
+            () = reports_changed(&mut context.reports), if waits_for_agents => {}
             () = clock::until(Some(deadline)) => {}
         }
     }
@@ -94,6 +106,13 @@ async fn inventory_changed(inventory: &mut watch::Receiver<Arc<InventoryState>>)
     }
 }
 
+async fn reports_changed(reports: &mut Option<Store<NodeReportStatus>>) {
+    match reports {
+        Some(reports) => reports.changed().await,
+        None => std::future::pending().await,
+    }
+}
+
 async fn carry_out(context: &Context, observed: &Observed, plan: Plan, memory: &mut Memory) {
     let Plan { mut actions, notes } = plan;
     for (name, note) in memory.news.of(&notes) {
@@ -106,8 +125,10 @@ async fn carry_out(context: &Context, observed: &Observed, plan: Plan, memory: &
         match result {
             Ok(view) => {
                 memory.backoff.succeeded(&name);
+                let created = view.created_seconds;
                 memory.written.remember(name.clone(), view);
                 if let Some(Action::Initialize(_)) = actions.get(&name) {
+                    context.metrics.initialized(seconds_since(created));
                     tell(context, observed, &name, Note::NodeSynced);
                 }
             }
@@ -117,6 +138,12 @@ async fn carry_out(context: &Context, observed: &Observed, plan: Plan, memory: &
             }
         }
     }
+}
+
+/// By the wall clock, as the API server dates objects.
+fn seconds_since(created_seconds: i64) -> f64 {
+    let created = Timestamp::from_second(created_seconds).unwrap_or_default();
+    Timestamp::now().duration_since(created).as_secs_f64().max(0.0)
 }
 
 fn tell(context: &Context, observed: &Observed, name: &NodeName, note: Note) {

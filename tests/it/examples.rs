@@ -105,11 +105,15 @@ impl Cluster {
         for (name, action) in plan.actions {
             let node::plan::Action::Initialize(wanted) = action else { panic!("{name}: {action:?}") };
             let view = Arc::make_mut(self.nodes.get_mut(&name).expect("a node"));
-            view.addresses = wanted.addresses.expect("a fresh node has no addresses");
-            view.labels.extend(wanted.labels.clone());
+            let differences = wanted.differences;
+            view.addresses = differences.addresses.expect("a fresh node has no addresses");
+            // What is taken off, a fresh node does not have.
+            let labels: BTreeMap<_, _> =
+                differences.labels.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
+            view.labels.extend(labels.clone());
             let provider_id = wanted.provider_id.expect("a fresh node has no provider ID").to_string();
             let addresses = view.addresses.iter().map(|address| address.address.clone()).collect();
-            self.plan.nodes.insert(name, PlannedNode { provider_id, addresses, labels: wanted.labels });
+            self.plan.nodes.insert(name, PlannedNode { provider_id, addresses, labels });
         }
     }
 

@@ -9,6 +9,7 @@ mod guard;
 mod idle;
 mod leaves_nothing;
 mod meddling;
+mod machines;
 mod shutdown;
 
 use std::time::Duration;

@@ -1,0 +1,277 @@
+//! The cases of `k8s.io/cloud-provider`'s own tests of its node controller, by the numbers that the
+//! contract gives them. Where Cairn differs, ARCHITECTURE.md says why.
+
+use super::tests::{address, applied, internal, machine, plan_one, present, strings, taint, tainted};
+use super::*;
+use crate::model::views::NodeAddressKind;
+
+fn external(ip: &str) -> NodeAddress {
+    address(NodeAddressKind::ExternalIp, ip)
+}
+
+fn hostname(name: &str) -> NodeAddress {
+    address(NodeAddressKind::Hostname, name)
+}
+
+/// What the tests' cloud gives, unless they say something else.
+fn cloud_addresses() -> Vec<NodeAddress> {
+    vec![hostname("node0.cloud.internal"), internal("10.0.0.1"), external("132.143.154.163")]
+}
+
+fn without_host_name() -> Vec<NodeAddress> {
+    cloud_addresses().split_off(1)
+}
+
+fn cloud() -> MachineFacts {
+    MachineFacts { addresses: cloud_addresses(), ..machine("m1") }
+}
+
+fn node() -> NodeView {
+    NodeView { addresses: Vec::new(), ..tainted("node0") }
+}
+
+fn coverage() -> Taint {
+    Taint { value: None, ..taint("ImproveCoverageTaint") }
+}
+
+/// What is written under the four names of zone and region.
+fn zone_labels() -> Vec<(&'static str, &'static str)> {
+    vec![
+        ("failure-domain.beta.kubernetes.io/region", "us-west"),
+        ("failure-domain.beta.kubernetes.io/zone", "us-west-1a"),
+        ("topology.kubernetes.io/region", "us-west"),
+        ("topology.kubernetes.io/zone", "us-west-1a"),
+    ]
+}
+
+fn in_us_west() -> MachineFacts {
+    MachineFacts { zone: Some("us-west-1a".to_owned()), region: Some("us-west".to_owned()), ..cloud() }
+}
+
+#[test]
+fn section_10_1_nodes_that_are_initialized() {
+    struct Case {
+        row: &'static str,
+        node: NodeView,
+        machine: MachineFacts,
+        addresses: Vec<NodeAddress>,
+        labels: Vec<(&'static str, &'static str)>,
+        taints: Vec<Taint>,
+        provider_id: &'static str,
+    }
+    let case = |row| Case {
+        row,
+        node: node(),
+        machine: cloud(),
+        addresses: cloud_addresses(),
+        labels: Vec::new(),
+        taints: Vec::new(),
+        provider_id: "cairn://m1",
+    };
+    let kept = |addresses: Vec<NodeAddress>| [addresses, vec![hostname("nodeoverriden")]].concat();
+    let own_name = || NodeView { addresses: vec![hostname("nodeoverriden")], ..node() };
+    let no_name = || MachineFacts { addresses: without_host_name(), ..cloud() };
+    for case in [
+        Case { node: own_name(), ..case("1: the cloud's host name wins") },
+        Case {
+            node: own_name(),
+            machine: no_name(),
+            addresses: kept(without_host_name()),
+            ..case("2: without one, the node's own comes last")
+        },
+        case("3 and 13: a node without addresses"),
+        Case { machine: in_us_west(), labels: zone_labels(), ..case("5 and 15: zone and region under four names") },
+        Case {
+            node: NodeView { taints: vec![taint(UNINITIALIZED), coverage()], ..node() },
+            taints: vec![coverage()],
+            ..case("6 and 16: other taints stay")
+        },
+        Case {
+            node: NodeView { provided_node_ip: Some("10.0.0.1".to_owned()), ..own_name() },
+            machine: no_name(),
+            addresses: kept(without_host_name()),
+            ..case("8 and 17: the kubelet's address comes first")
+        },
+        Case {
+            node: NodeView {
+                provider_id: Some("test-provider-id".to_owned()),
+                taints: vec![taint(UNINITIALIZED), coverage()],
+                ..node()
+            },
+            machine: MachineFacts { foreign_id: Some("test-provider-id".to_owned()), ..cloud() },
+            taints: vec![coverage()],
+            provider_id: "test-provider-id",
+            ..case("11 and 20: a provider ID that is set stays")
+        },
+        Case {
+            machine: MachineFacts {
+                labels: strings(&[("topology.k8s.cp/zone-id", "az1"), ("my.custom.label/foo", "bar")]),
+                ..in_us_west()
+            },
+            labels: [vec![("my.custom.label/foo", "bar")], zone_labels(), vec![("topology.k8s.cp/zone-id", "az1")]]
+                .concat(),
+            ..case("18: additional labels come beside the four")
+        },
+        Case {
+            node: NodeView {
+                labels: strings(&[("my.custom.label/foo", "fizz"), ("my.custom.label/bar", "foo")]),
+                ..node()
+            },
+            machine: MachineFacts {
+                labels: strings(&[
+                    ("topology.kubernetes.io/region", "us-other"),
+                    ("topology.k8s.io/region", "us-other"),
+                    ("kubernetes.io/region", "us-other"),
+                    ("k8s.io/region", "us-other"),
+                    ("my.custom.label/foo", "bar"),
+                    ("my.custom.label/bar", "foo"),
+                    ("app.k8snio/bar", "x"),
+                    ("k8snio/bar", "x"),
+                ]),
+                ..in_us_west()
+            },
+            labels: [
+                vec![
+                    ("app.k8snio/bar", "x"),
+                    ("k8snio/bar", "x"),
+                    ("my.custom.label/bar", "foo"),
+                    ("my.custom.label/foo", "fizz"),
+                ],
+                zone_labels(),
+            ]
+            .concat(),
+            ..case("19: reserved prefixes are dropped, and what the node has stays")
+        },
+    ] {
+        let action = plan_one(case.node.clone(), present(case.machine));
+        let action = action.expect(case.row).unwrap_or_else(|| panic!("{}: nothing is done", case.row));
+        let after = applied(&case.node, &action);
+        assert_eq!(after.addresses, case.addresses, "row {}", case.row);
+        assert_eq!(after.labels, strings(&case.labels), "row {}", case.row);
+        assert_eq!(after.taints, case.taints, "row {}", case.row);
+        assert_eq!(after.provider_id.as_deref(), Some(case.provider_id), "row {}", case.row);
+        assert_eq!(after.ready, case.node.ready, "row {}: conditions are never touched", case.row);
+    }
+}
+
+#[test]
+fn section_10_1_nodes_that_are_left_as_they_are() {
+    let is_m1 = || present(cloud());
+    let unknown = || ObservedMachine::Unknown("why".to_owned());
+    let told = |note: Note| Err(note);
+    let ip = |text: &str| NodeView { provided_node_ip: Some(text.to_owned()), ..node() };
+    for (row, node, machine, want) in [
+        (
+            "4 and 14: no taint",
+            NodeView { taints: Vec::new(), ..node() },
+            is_m1(),
+            told(Note::KubeletNotExternal { machine: "m1".parse().expect("an id") }),
+        ),
+        (
+            "7, 21 and 22: the inventory knows no machine or no ID for it",
+            node(),
+            unknown(),
+            told(Note::MachineUnknown { why: "why".to_owned() }),
+        ),
+        (
+            "9: a malformed node IP",
+            ip("invalid-ip"),
+            is_m1(),
+            told(Note::NodeIpMalformed { text: "invalid-ip".to_owned() }),
+        ),
+        (
+            "10: a node IP that the cloud does not have",
+            ip("10.0.0.2"),
+            is_m1(),
+            told(Note::NodeIpNotOffered { address: "10.0.0.2".parse().expect("an address") }),
+        ),
+    ] {
+        // A note comes with no action: nothing is written, the taint stays.
+        let plan = plan(&super::tests::observed(vec![(node.clone(), machine.clone())]));
+        assert_eq!(plan.actions, BTreeMap::new(), "row {row}");
+        assert_eq!(plan_one(node, machine), want, "row {row}");
+    }
+}
+
+/// An initialized Node with these labels, and what it has after the plan.
+fn labels_after(current: &[(&str, &str)]) -> BTreeMap<String, String> {
+    let view = NodeView {
+        provider_id: Some("cairn://m1".to_owned()),
+        taints: Vec::new(),
+        addresses: cloud_addresses(),
+        annotations: strings(&[("cairn.dev/machine", "m1")]),
+        labels: strings(current),
+        ..node()
+    };
+    match plan_one(view.clone(), present(cloud())).expect("no note") {
+        Some(action) => applied(&view, &action).labels,
+        None => view.labels,
+    }
+}
+
+#[test]
+fn section_10_2_older_labels_decide_over_newer_ones() {
+    let older = [
+        ("beta.kubernetes.io/instance-type", "the-best-type"),
+        ("failure-domain.beta.kubernetes.io/region", "region1"),
+        ("failure-domain.beta.kubernetes.io/zone", "zone1"),
+    ];
+    let newer = [
+        ("node.kubernetes.io/instance-type", "the-best-type"),
+        ("topology.kubernetes.io/region", "region1"),
+        ("topology.kubernetes.io/zone", "zone1"),
+    ];
+    let wrong = newer.map(|(key, _)| (key, "wrong"));
+    let both = strings(&[older, newer].concat());
+    for (row, current, want) in [
+        ("a: only older ones", older.to_vec(), both.clone()),
+        ("b: all are equal", [older, newer].concat(), both.clone()),
+        ("c: newer ones are wrong", [older, wrong].concat(), both),
+        ("only newer ones", newer.to_vec(), strings(&newer)),
+    ] {
+        assert_eq!(labels_after(&current), want, "row {row}");
+    }
+}
+
+#[test]
+fn section_10_2_a_change_of_addresses_is_seen_in_values_number_kind_and_order() {
+    let v4 = || internal("10.0.0.1");
+    let v6 = || internal("fd00::1");
+    for (row, current, offered, has_changed) in [
+        ("the same", vec![v4(), external("1.1.1.1")], vec![v4(), external("1.1.1.1")], false),
+        ("one value differs", vec![internal("10.0.0.2"), external("1.1.1.1")], vec![v4(), external("1.1.1.1")], true),
+        ("an external one is gone", vec![v4(), external("1.1.1.1")], vec![v4()], true),
+        ("one is new", vec![v4()], vec![v4(), external("1.1.1.1")], true),
+        ("kinds are swapped", vec![internal("1.1.1.1"), external("10.0.0.1")], vec![v4(), external("1.1.1.1")], true),
+        ("two of one kind, the same", vec![v4(), v6()], vec![v4(), v6()], false),
+        ("two of one kind in another order", vec![v6(), v4()], vec![v4(), v6()], true),
+    ] {
+        let view = NodeView {
+            provider_id: Some("cairn://m1".to_owned()),
+            taints: Vec::new(),
+            addresses: current,
+            annotations: strings(&[("cairn.dev/machine", "m1")]),
+            ..node()
+        };
+        let machine = MachineFacts { addresses: offered, ..machine("m1") };
+        let action = plan_one(view, present(machine)).expect("no note");
+        assert_eq!(action.is_some(), has_changed, "row {row}");
+    }
+}
+
+#[test]
+fn section_10_5_taints_are_the_same_by_key_and_effect() {
+    let no_execute = |key: &str| Taint { effect: "NoExecute".to_owned(), ..taint(key) };
+    assert!(is_same_taint(&taint("a"), &Taint { value: None, ..taint("a") }), "row exists: the value does not count");
+    for (row, current, of_inventory, want) in [
+        ("exists: same key and effect", vec![taint("a")], vec![taint("a")], vec![taint("a")]),
+        ("exists: another key", vec![taint("a")], vec![taint("b")], vec![taint("a"), taint("b")]),
+        ("exists: another effect", vec![taint("a")], vec![no_execute("a")], vec![taint("a"), no_execute("a")]),
+        ("remove: another key stays", vec![taint("a")], vec![], vec![taint("a")]),
+        ("remove and delete: the one that waits goes", vec![taint(UNINITIALIZED)], vec![], vec![]),
+        ("remove and delete: whatever its effect", vec![no_execute(UNINITIALIZED)], vec![], vec![]),
+        ("remove and delete: from nothing", vec![], vec![], vec![]),
+    ] {
+        assert_eq!(initial_taints(&current, &of_inventory), want, "row {row}");
+    }
+}
