@@ -133,7 +133,7 @@ impl Pacer {
     pub fn pace(&mut self, current: &NodeReportStatus, spread: Duration, now: Moment) -> Pace {
         let Some(last_write) = self.last_write else { return Pace::Now };
         let Some(published) = &self.published else { return at(last_write + URGENT_SUSTAINED, now) };
-        if published == current {
+        if says_the_same(published, current) {
             return Pace::Rest;
         }
         let due = if is_urgent(published, current) {
@@ -173,11 +173,22 @@ fn at(due: Moment, now: Moment) -> Pace {
     if due <= now { Pace::Now } else { Pace::At(due) }
 }
 
-/// The leader waits for these: they decide the condition NetworkUnavailable.
+/// Addresses that nobody waits for any more are no news: they go with the next report.
+fn says_the_same(published: &NodeReportStatus, current: &NodeReportStatus) -> bool {
+    let proposal_is_over = current.default_addresses.is_empty() && !published.default_addresses.is_empty();
+    match proposal_is_over {
+        true => NodeReportStatus { default_addresses: Vec::new(), ..published.clone() } == *current,
+        false => published == current,
+    }
+}
+
+/// The leader waits for these: they decide the condition NetworkUnavailable, and where a node is that
+/// nobody knows an address of.
 fn is_urgent(published: &NodeReportStatus, current: &NodeReportStatus) -> bool {
+    let proposes = !current.default_addresses.is_empty() && published.default_addresses != current.default_addresses;
     let waited_for =
         |report: &NodeReportStatus| (report.boot_id.clone(), report.own_route.clone(), report.witnessed.clone());
-    waited_for(published) != waited_for(current)
+    proposes || waited_for(published) != waited_for(current)
 }
 
 #[cfg(test)]
@@ -283,5 +294,19 @@ mod tests {
             assert_eq!(pacer.pace(&written, Duration::ZERO, at(10.5)), soon, "{name}");
             assert_eq!(pacer.pace(&written, Duration::ZERO, at(11.0)), later, "{name}");
         }
+    }
+
+    #[test]
+    fn addresses_that_the_leader_waits_for_are_urgent_and_no_news_once_it_has_them() {
+        let at = |seconds| Moment::since_boot(Duration::from_secs(seconds));
+        let waiting = NodeReportStatus { default_addresses: vec!["10.0.0.9".to_owned()], ..Default::default() };
+        let known = NodeReportStatus::default();
+        let mut pacer = Pacer::default();
+        pacer.wrote(known.clone(), at(100));
+        assert_eq!(pacer.pace(&waiting, Duration::ZERO, at(101)), Pace::Now);
+        pacer.wrote(waiting, at(101));
+        assert_eq!(pacer.pace(&known, Duration::ZERO, at(200)), Pace::Rest);
+        let changed = NodeReportStatus { boot_id: "other".to_owned(), ..known };
+        assert_eq!(pacer.pace(&changed, Duration::ZERO, at(200)), Pace::Now);
     }
 }
