@@ -1,0 +1,234 @@
+#![expect(clippy::disallowed_methods, reason = "shell: owns the controllers' tasks, seeds their jitter")]
+//! The controllers that run in this process, and what `/state` shows of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use axum::http::HeaderValue;
+use k8s_openapi::api::core::v1::{Node, Service};
+use kube::runtime::watcher::Config;
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tracing::{info, warn};
+
+use super::{Identities, Options};
+use crate::api::{AddressPool, NodeReport, NodeReportStatus, NodeRoute};
+use crate::cluster::client::{Identity, Server};
+use crate::cluster::events::{Events, Reporter};
+use crate::cluster::store::Store;
+use crate::cluster::traffic::IN_FLIGHT;
+use crate::cluster::{identity, views};
+use crate::config::Controller;
+use crate::inventory::InventoryState;
+use crate::leader::Leadership;
+use crate::model::views::{NodeView, ServiceView};
+use crate::telemetry::health::Health;
+use crate::telemetry::metrics::Metrics;
+use crate::{node, route, service};
+
+/// What the rooms see of the cluster; each kind is watched once, by the process itself.
+#[derive(Clone)]
+struct Stores {
+    nodes: Store<NodeView>,
+    services: Option<Store<ServiceView>>,
+    pools: Option<Store<service::plan::ObservedPool>>,
+    routes: Option<Store<route::plan::ObservedRoute>>,
+    reports: Option<Store<NodeReportStatus>>,
+}
+
+/// The rooms of this process, and their tasks.
+pub struct Rooms {
+    server: Server,
+    inventory: watch::Receiver<Arc<InventoryState>>,
+    health: Arc<Health>,
+    metrics: Metrics,
+    stores: Arc<OnceLock<Stores>>,
+    tokens: BTreeMap<&'static str, watch::Receiver<Option<HeaderValue>>>,
+    tasks: JoinSet<()>,
+}
+
+impl Rooms {
+    /// None runs yet.
+    pub fn new(
+        server: Server,
+        inventory: watch::Receiver<Arc<InventoryState>>,
+        health: Arc<Health>,
+        metrics: Metrics,
+    ) -> Self {
+        let (stores, tokens, tasks) = (Arc::default(), BTreeMap::new(), JoinSet::new());
+        Self { server, inventory, health, metrics, stores, tokens, tasks }
+    }
+
+    /// What `/state` shows.
+    pub fn state(&self, identity: &str, leadership: watch::Receiver<Leadership>) -> State {
+        let (inventory, stores) = (self.inventory.clone(), Arc::clone(&self.stores));
+        State { identity: identity.to_owned(), leadership, inventory, stores }
+    }
+
+    /// Starts the controllers that are to run.
+    ///
+    /// # Errors
+    /// When the settings for the API server do not work.
+    pub fn start(&mut self, options: &Options, instance: &str) -> anyhow::Result<()> {
+        let mut enabled = options.controllers.clone();
+        if !options.configures_routes && enabled.remove(&Controller::Route) {
+            warn!("routes are not configured: --configure-cloud-routes=false");
+        }
+        let stores = self.watch(&enabled)?;
+        let _ = self.stores.set(stores.clone());
+        for (place, controller) in (0..).zip(enabled) {
+            // As upstream, up to twice as long.
+            let delay = options.start_interval.mul_f64(f64::from(place) * (1.0 + fastrand::f64()));
+            self.start_one(controller, options, &stores, instance, delay)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until a room has ended, which none does by itself.
+    ///
+    /// # Errors
+    /// Always.
+    pub async fn ended(&mut self) -> anyhow::Result<()> {
+        match self.tasks.join_next().await {
+            Some(ended) => {
+                ended.context("a room of the controller failed")?;
+                bail!("a room of the controller ended by itself")
+            }
+            // No controller is enabled.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Ends all of them.
+    pub async fn shutdown(&mut self) {
+        self.tasks.shutdown().await;
+    }
+
+    fn watch(&self, enabled: &BTreeSet<Controller>) -> anyhow::Result<Stores> {
+        let client = &self.server.client("shared-informers", Identity::Process, IN_FLIGHT)?;
+        let (serves, routes) = (enabled.contains(&Controller::Service), enabled.contains(&Controller::Route));
+        let all = Config::default;
+        Ok(Stores {
+            nodes: Store::watch::<Node>(Api::all(client.clone()), all(), views::node),
+            // All of them: one that stops being a load balancer has to be cleaned up.
+            services: serves.then(|| Store::watch::<Service>(Api::all(client.clone()), all(), views::service)),
+            pools: serves.then(|| Store::watch::<AddressPool>(Api::all(client.clone()), all(), service::pool)),
+            routes: routes.then(|| Store::watch::<NodeRoute>(Api::all(client.clone()), all(), route::route)),
+            reports: routes.then(|| Store::watch::<NodeReport>(Api::all(client.clone()), all(), route::report)),
+        })
+    }
+
+    fn start_one(
+        &mut self,
+        controller: Controller,
+        options: &Options,
+        stores: &Stores,
+        instance: &str,
+        delay: Duration,
+    ) -> anyhow::Result<()> {
+        let seed = fastrand::u64(..);
+        let (limits, periods) = (options.limits, options.periods);
+        match controller {
+            Controller::Node => {
+                let client = self.client(controller, options.identities, limits.node_writes)?;
+                let events = self.events(&client, node::REPORTER, instance);
+                let (nodes, inventory) = (stores.nodes.clone(), self.inventory.clone());
+                let context = node::Context { client, nodes, inventory, events, period: periods.node_status_update };
+                self.spawn(controller, delay, async move { node::run(context, seed).await });
+            }
+            Controller::NodeLifecycle => {}
+            Controller::Service => {
+                let client = self.client(controller, options.identities, limits.service_writes)?;
+                let events = self.events(&client, service::REPORTER, instance);
+                let (Some(services), Some(pools)) = (stores.services.clone(), stores.pools.clone()) else {
+                    return Ok(());
+                };
+                let context = service::Context { client, services, pools, events };
+                self.spawn(controller, delay, async move { service::run(context, seed).await });
+            }
+            Controller::Route => {
+                let client = self.client(controller, options.identities, IN_FLIGHT)?;
+                let (Some(routes), Some(reports)) = (stores.routes.clone(), stores.reports.clone()) else {
+                    return Ok(());
+                };
+                let (nodes, period) = (stores.nodes.clone(), periods.route_reconciliation);
+                let context = route::Context { client, nodes, routes, reports, period };
+                self.spawn(controller, delay, async move { route::run(context, seed).await });
+            }
+        }
+        Ok(())
+    }
+
+    fn spawn(&mut self, controller: Controller, delay: Duration, room: impl Future<Output = ()> + Send + 'static) {
+        let token = self.tokens.get(controller.account()).cloned();
+        let (health, metrics) = (Arc::clone(&self.health), self.metrics.clone());
+        self.tasks.spawn(async move {
+            tokio::time::sleep(delay).await;
+            if let Some(mut token) = token {
+                // A closed channel is a shutdown.
+                let _ = token.wait_for(Option::is_some).await;
+            }
+            health.add(controller.name(), || true);
+            metrics.started(controller.alias());
+            info!(%controller, "controller runs");
+            room.await;
+        });
+    }
+
+    /// A client that writes as the controller.
+    fn client(&mut self, controller: Controller, identities: Identities, writes: usize) -> anyhow::Result<Client> {
+        let account = controller.account();
+        let identity = match identities {
+            Identities::One => Identity::Process,
+            Identities::PerController => {
+                let root = self.server.client("service-accounts", Identity::Process, IN_FLIGHT)?;
+                let tasks = &mut self.tasks;
+                let token = self.tokens.entry(account).or_insert_with(|| identity::keep(root, account, tasks));
+                Identity::Token(token.clone())
+            }
+        };
+        Ok(self.server.client(account, identity, writes)?)
+    }
+
+    fn events(&mut self, client: &Client, controller: &'static str, instance: &str) -> Events {
+        let reporter = Reporter { controller, instance: instance.to_owned() };
+        Events::start(client.clone(), reporter, &mut self.tasks)
+    }
+}
+
+/// What the process sees now.
+pub struct State {
+    identity: String,
+    leadership: watch::Receiver<Leadership>,
+    inventory: watch::Receiver<Arc<InventoryState>>,
+    stores: Arc<OnceLock<Stores>>,
+}
+
+impl State {
+    /// All of it. Stores are there on a leader only.
+    pub fn show(&self) -> Value {
+        let inventory = self.inventory.borrow().clone();
+        let stores = self.stores.get().map(|stores| {
+            json!({
+                "nodes": stores.nodes.snapshot(),
+                "services": stores.services.as_ref().map(Store::snapshot),
+                "pools": stores.pools.as_ref().map(Store::snapshot),
+                "nodeRoutes": stores.routes.as_ref().map(Store::snapshot),
+                "nodeReports": stores.reports.as_ref().map(Store::snapshot),
+            })
+        });
+        json!({
+            "identity": self.identity,
+            "leadership": format!("{:?}", *self.leadership.borrow()),
+            "inventory": {
+                "machines": inventory.inventory.as_ref().map(|inventory| inventory.machines().collect::<Vec<_>>()),
+                "faults": inventory.faults.to_string(),
+            },
+            "observed": stores,
+        })
+    }
+}
