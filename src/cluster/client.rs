@@ -14,7 +14,7 @@ use tokio::sync::{Semaphore, watch};
 use tower::layer::layer_fn;
 
 use super::metrics::Metrics;
-use super::traffic::{IN_FLIGHT, Ruled, Rules, Traffic};
+use super::traffic::{Fence, IN_FLIGHT, Ruled, Rules, Traffic};
 
 /// Why there is no client.
 #[derive(Debug, Error)]
@@ -77,13 +77,21 @@ impl Server {
         Ok(Self { config, traffic: Arc::new(Traffic::new(options.rate)), metrics })
     }
 
-    /// A client with connections of its own, at most `writes` of whose writes are on their way at
-    /// a time. The API server sees `purpose` in its user agent.
+    /// A client with connections of its own. The API server sees `purpose` in its user agent.
     ///
     /// # Errors
     /// When the TLS or authentication settings do not work.
-    pub fn client(&self, purpose: &str, identity: Identity, writes: usize) -> Result<Client, ClientError> {
-        self.build(purpose, identity, writes, Some(Arc::clone(&self.traffic)))
+    pub fn client(&self, purpose: &str) -> Result<Client, ClientError> {
+        self.build(purpose, Identity::Process, (IN_FLIGHT, Fence::open()), Some(Arc::clone(&self.traffic)))
+    }
+
+    /// A client for a controller's writes: at most `writes` of them are on their way at a time, and
+    /// none begins while the fence is closed.
+    ///
+    /// # Errors
+    /// As [`Self::client`].
+    pub fn writer(&self, name: &str, identity: Identity, writes: usize, fence: Fence) -> Result<Client, ClientError> {
+        self.build(name, identity, (writes, fence), Some(Arc::clone(&self.traffic)))
     }
 
     /// The election's client: it waits neither for other requests nor for a server that wants to be
@@ -92,7 +100,7 @@ impl Server {
     /// # Errors
     /// As [`Self::client`].
     pub fn election_client(&self) -> Result<Client, ClientError> {
-        self.build("leader-election", Identity::Process, IN_FLIGHT, None)
+        self.build("leader-election", Identity::Process, (IN_FLIGHT, Fence::open()), None)
     }
 
     /// Waits until every write has been answered; none is sent any more.
@@ -104,7 +112,7 @@ impl Server {
         &self,
         purpose: &str,
         identity: Identity,
-        writes: usize,
+        (writes, fence): (usize, Fence),
         traffic: Option<Arc<Traffic>>,
     ) -> Result<Client, ClientError> {
         let mut config = self.config.clone();
@@ -120,6 +128,7 @@ impl Server {
         let rules = Rules {
             traffic,
             writes: Arc::new(Semaphore::new(writes)),
+            fence,
             token,
             metrics: self.metrics.clone(),
             host: config.cluster_url.authority().map(ToString::to_string).unwrap_or_default(),
@@ -137,7 +146,7 @@ const ARCH: &str = std::env::consts::ARCH;
 /// When the file or the ServiceAccount's files are missing or wrong.
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ClientError> {
     let options = ServerOptions { kubeconfig: kubeconfig.map(Path::to_owned), ..ServerOptions::default() };
-    Server::find(&options, Metrics::default()).await?.client("agent", Identity::Process, IN_FLIGHT)
+    Server::find(&options, Metrics::default()).await?.client("agent")
 }
 
 async fn configuration(kubeconfig: Option<&Path>) -> Result<Config, ClientError> {

@@ -91,6 +91,33 @@ impl Traffic {
     }
 }
 
+/// Whether a write may begin now: asked last before it is sent.
+#[derive(Clone)]
+pub struct Fence(Arc<dyn Fn() -> bool + Send + Sync>);
+
+impl Fence {
+    /// A fence that is open while `permits` says so.
+    pub fn new(permits: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(permits))
+    }
+
+    /// A fence that is always open.
+    pub fn open() -> Self {
+        Self::new(|| true)
+    }
+}
+
+impl std::fmt::Debug for Fence {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Fence").field(&(self.0)()).finish()
+    }
+}
+
+/// A write was not sent: this process does not lead any more.
+#[derive(Debug, Clone, Copy, Error)]
+#[error("this process does not lead any more")]
+pub struct Fenced;
+
 /// The rules of one client.
 #[derive(Debug, Clone)]
 pub struct Rules {
@@ -98,6 +125,8 @@ pub struct Rules {
     pub traffic: Option<Arc<Traffic>>,
     /// Writes of this client on their way at the same time.
     pub writes: Arc<Semaphore>,
+    /// Whether they may begin.
+    pub fence: Fence,
     /// As whom, if not as the process itself; requests wait for the first token.
     pub token: Option<watch::Receiver<Option<HeaderValue>>>,
     /// Where requests are counted.
@@ -176,6 +205,9 @@ async fn write<B: Send + 'static>(
         }
         None => None,
     };
+    if !(rules.fence.0)() {
+        return Err(Fenced.into());
+    }
     // Not aborted with whoever asked: a request that was sent may take effect until it is answered.
     let sent = tokio::spawn(async move {
         let answer = tokio::time::timeout(OVER_AFTER, observed(&rules, &method, answer)).await;
@@ -214,6 +246,7 @@ mod tests {
         Rules {
             traffic: Some(Arc::clone(traffic)),
             writes: Arc::new(Semaphore::new(own)),
+            fence: Fence::open(),
             token: None,
             metrics: Metrics::default(),
             host: "api".to_owned(),
@@ -281,6 +314,17 @@ mod tests {
         settled.await;
         let late = Ruled::new(server, rules(&traffic, 50)).oneshot(request(Method::PUT)).await;
         assert_eq!(late.expect_err("it is too late").to_string(), "the process is ending");
+    }
+
+    #[tokio::test]
+    async fn a_write_that_waited_too_long_for_its_turn_is_not_sent() {
+        let traffic = Arc::new(Traffic::new(None));
+        let server = service_fn(|_| async { Ok::<_, BoxError>(Response::new(())) });
+        let fence = Fence::new(|| false);
+        let rules = || Rules { fence: fence.clone(), ..rules(&traffic, 50) };
+        let answer = Ruled::new(server, rules()).oneshot(request(Method::PATCH)).await;
+        assert!(answer.expect_err("it does not lead").is::<Fenced>());
+        Ruled::new(server, rules()).oneshot(request(Method::GET)).await.expect("whoever does not lead may read");
     }
 
     #[tokio::test(start_paused = true)]

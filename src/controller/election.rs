@@ -8,6 +8,7 @@ use tokio::task::JoinHandle;
 use tracing::warn;
 
 use crate::cluster::client::{ClientError, Server};
+use crate::cluster::traffic::Fence;
 use crate::leader::{self, End, Leadership, LeaseConfig};
 use crate::telemetry::health::Health;
 
@@ -55,6 +56,12 @@ impl Election {
     /// What this process is.
     pub fn leadership(&self) -> watch::Receiver<Leadership> {
         self.leadership.clone()
+    }
+
+    /// Whether a write may begin: while this process leads.
+    pub fn fence(&self) -> Fence {
+        let leadership = self.leadership();
+        Fence::new(move || *leadership.borrow() == Leadership::Leader)
     }
 
     /// Who it is, in the Lease and in Events.

@@ -52,9 +52,9 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) -> anyhow::Re
     let server = Server::find(&options.server, cluster::metrics::Metrics::register(&mut registry)).await?;
     let mut background = JoinSet::new();
     let inventory = inventory(&options, &mut background);
-    let mut rooms = Rooms::new(server.clone(), inventory, Arc::clone(&health), metrics.clone());
     health.add("ping", || true);
     let election = Election::stand(&server, options.lease.as_ref())?;
+    let mut rooms = Rooms::new(server.clone(), election.fence(), inventory, Arc::clone(&health), metrics.clone());
     election.watch_over(&health);
     let identity = election.identity().to_owned();
     if let Some(serving) = &options.serving {

@@ -11,9 +11,8 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 
 use super::rooms::State;
-use crate::cluster::client::{Identity, Server, ServerOptions};
+use crate::cluster::client::{Server, ServerOptions};
 use crate::cluster::metrics::Metrics;
-use crate::cluster::traffic::IN_FLIGHT;
 use crate::telemetry::access::Access;
 use crate::telemetry::certificate::Certificates;
 use crate::telemetry::health::Health;
@@ -66,5 +65,5 @@ async fn client(server: &Server, kubeconfig: &Option<PathBuf>, purpose: &str) ->
             Server::find(&options, Metrics::default()).await?
         }
     };
-    Ok(server.client(purpose, Identity::Process, IN_FLIGHT)?)
+    Ok(server.client(purpose)?)
 }

@@ -20,7 +20,7 @@ use crate::api::{AddressPool, NodeReport, NodeReportStatus, NodeRoute};
 use crate::cluster::client::{Identity, Server};
 use crate::cluster::events::{Events, Reporter};
 use crate::cluster::store::Store;
-use crate::cluster::traffic::IN_FLIGHT;
+use crate::cluster::traffic::{Fence, IN_FLIGHT};
 use crate::cluster::{identity, views};
 use crate::config::Controller;
 use crate::inventory::InventoryState;
@@ -43,6 +43,7 @@ struct Stores {
 /// The rooms of this process, and their tasks.
 pub struct Rooms {
     server: Server,
+    fence: Fence,
     inventory: watch::Receiver<Arc<InventoryState>>,
     health: Arc<Health>,
     metrics: Metrics,
@@ -55,12 +56,13 @@ impl Rooms {
     /// None runs yet.
     pub fn new(
         server: Server,
+        fence: Fence,
         inventory: watch::Receiver<Arc<InventoryState>>,
         health: Arc<Health>,
         metrics: Metrics,
     ) -> Self {
         let (stores, tokens, tasks) = (Arc::default(), BTreeMap::new(), JoinSet::new());
-        Self { server, inventory, health, metrics, stores, tokens, tasks }
+        Self { server, fence, inventory, health, metrics, stores, tokens, tasks }
     }
 
     /// What `/state` shows.
@@ -109,7 +111,7 @@ impl Rooms {
     }
 
     fn watch(&self, enabled: &BTreeSet<Controller>) -> anyhow::Result<Stores> {
-        let client = &self.server.client("shared-informers", Identity::Process, IN_FLIGHT)?;
+        let client = &self.server.client("shared-informers")?;
         let (serves, routes) = (enabled.contains(&Controller::Service), enabled.contains(&Controller::Route));
         let all = Config::default;
         Ok(Stores {
@@ -185,13 +187,13 @@ impl Rooms {
         let identity = match identities {
             Identities::One => Identity::Process,
             Identities::PerController => {
-                let root = self.server.client("service-accounts", Identity::Process, IN_FLIGHT)?;
+                let root = self.server.client("service-accounts")?;
                 let tasks = &mut self.tasks;
                 let token = self.tokens.entry(account).or_insert_with(|| identity::keep(root, account, tasks));
                 Identity::Token(token.clone())
             }
         };
-        Ok(self.server.client(account, identity, writes)?)
+        Ok(self.server.writer(account, identity, writes, self.fence.clone())?)
     }
 
     fn events(&mut self, client: &Client, controller: &'static str, instance: &str) -> Events {

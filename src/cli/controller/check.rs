@@ -125,7 +125,7 @@ fn server(flags: &flags::Server, faults: &mut Vec<String>) -> ServerOptions {
         .filter(|url| !url.is_empty())
         .and_then(|url| url.parse().map_err(|error| faults.push(format!("--master {url}: not a URL: {error}"))).ok());
     ServerOptions {
-        kubeconfig: flags.kubeconfig.clone(),
+        kubeconfig: path(&flags.kubeconfig),
         url,
         rate: (flags.kube_api_qps > 0.0).then_some((flags.kube_api_qps, burst.unwrap_or(1))),
     }

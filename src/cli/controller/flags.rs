@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::ArgAction;
 
-use super::value::{duration, truth};
+use super::value::{duration, path, truth};
 
 /// Which loops run, how often, and as whom.
 #[derive(Debug, clap::Args)]
@@ -19,7 +19,7 @@ pub struct Generic {
     #[arg(long, value_name = "NAME", default_value = "cairn")]
     pub cloud_provider: String,
     /// The file that says where the inventory is.
-    #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
+    #[arg(long, value_name = "FILE", value_parser = path, default_value = "", hide_default_value = true)]
     pub cloud_config: PathBuf,
     /// How long after one controller the next is started.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
@@ -54,8 +54,8 @@ pub struct Generic {
 #[command(next_help_heading = "API server")]
 pub struct Server {
     /// How to reach the API server; without it, as the pod's ServiceAccount.
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", value_parser = path, default_value = "", hide_default_value = true)]
+    pub kubeconfig: PathBuf,
     /// URL of the API server, in place of the kubeconfig's.
     #[arg(long, value_name = "URL", default_value = "", hide_default_value = true)]
     pub master: String,
@@ -98,7 +98,7 @@ pub struct Election {
           num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
     pub enable_leader_migration: bool,
     /// The LeaderMigrationConfiguration; without it, Kubernetes' default.
-    #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
+    #[arg(long, value_name = "FILE", value_parser = path, default_value = "", hide_default_value = true)]
     pub leader_migration_config: PathBuf,
 }
 
@@ -122,13 +122,13 @@ pub struct Serving {
     pub permit_address_sharing: bool,
     /// Folder of cloud-controller-manager.crt and .key, made when missing; without it a
     /// self-signed certificate is kept in memory.
-    #[arg(long, value_name = "FOLDER", default_value = "", hide_default_value = true)]
+    #[arg(long, value_name = "FOLDER", value_parser = path, default_value = "", hide_default_value = true)]
     pub cert_dir: PathBuf,
     /// Certificate and its chain, PEM; read again when it changes.
-    #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
+    #[arg(long, value_name = "FILE", value_parser = path, default_value = "", hide_default_value = true)]
     pub tls_cert_file: PathBuf,
     /// Private key of --tls-cert-file, PEM.
-    #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
+    #[arg(long, value_name = "FILE", value_parser = path, default_value = "", hide_default_value = true)]
     pub tls_private_key_file: PathBuf,
     /// Cipher suites; without it, those that are secure.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
@@ -146,7 +146,7 @@ pub struct Serving {
 #[command(next_help_heading = "Authentication and authorization")]
 pub struct Access {
     /// How to reach the API server for TokenReviews; without it, as for everything else.
-    #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
+    #[arg(long, value_name = "FILE", value_parser = path, default_value = "", hide_default_value = true)]
     pub authentication_kubeconfig: PathBuf,
     /// How long the answer to a TokenReview holds.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
@@ -160,10 +160,10 @@ pub struct Access {
           num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
     pub authentication_tolerate_lookup_failure: bool,
     /// Authorities of client certificates, in place of the ConfigMap's.
-    #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
+    #[arg(long, value_name = "FILE", value_parser = path, default_value = "", hide_default_value = true)]
     pub client_ca_file: PathBuf,
     /// Authorities of proxies that say in headers who asks, in place of the ConfigMap's.
-    #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
+    #[arg(long, value_name = "FILE", value_parser = path, default_value = "", hide_default_value = true)]
     pub requestheader_client_ca_file: PathBuf,
     /// Common names of such proxies; without it, any.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
@@ -181,7 +181,7 @@ pub struct Access {
     #[arg(long, value_name = "PREFIXES", value_delimiter = ',', default_value = "x-remote-extra-")]
     pub requestheader_extra_headers_prefix: Vec<String>,
     /// How to reach the API server for SubjectAccessReviews; without it, as for everything else.
-    #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
+    #[arg(long, value_name = "FILE", value_parser = path, default_value = "", hide_default_value = true)]
     pub authorization_kubeconfig: PathBuf,
     /// How long a permission holds.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]

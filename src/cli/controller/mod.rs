@@ -7,6 +7,8 @@ mod check;
 mod configz;
 mod flags;
 mod ignored;
+#[cfg(test)]
+mod tests;
 mod value;
 
 use std::process::ExitCode;

@@ -1,5 +1,7 @@
 //! Values as Go's flags write them.
 
+use std::convert::Infallible;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Units of a Go duration, longest first, so that `ms` is not read as `m`.
@@ -49,6 +51,11 @@ pub fn truth(text: &str) -> Result<bool, String> {
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
         _ => Err("it is true or false".to_owned()),
     }
+}
+
+/// Reads a path; the empty one says "none".
+pub fn path(text: &str) -> Result<PathBuf, Infallible> {
+    Ok(text.into())
 }
 
 #[cfg(test)]
