@@ -27,7 +27,6 @@ const FOR_OTHER_DAYS: &[(&str, &str, &str)] = &[
     ("noderoutes", "create", "asked for by the patch that makes one; no request of its own"),
     ("noderoutes", "delete", "a Node goes before the garbage collector knows its NodeRoute"),
     ("leases", "watch", "a standby waits for the leader's end"),
-    ("nodereports", "get", "a report is somebody else's"),
 ];
 
 #[test]
