@@ -160,7 +160,6 @@ where
     type Future = BoxFuture<'static, Result<Response<B>, BoxError>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        // A token of another process's making must be there before the request is made.
         self.inner.poll_ready(context)
     }
 
