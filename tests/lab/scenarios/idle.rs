@@ -13,7 +13,8 @@ use crate::harness::{
     wait_for,
 };
 
-const SETTLED_AFTER: Duration = Duration::from_secs(3);
+/// Longer than agents keep back a report that nobody waits for.
+const SETTLED_AFTER: Duration = Duration::from_secs(12);
 /// Longer than the period in which agents may report.
 const WATCHED: Duration = Duration::from_secs(15);
 
