@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! file ─► inventory ──────────────┐
-//! leader::hold ─► leadership ─► node · service · route ─► API server
+//! leader::hold ─► leadership ─► node · machine · service · route ─► API server
 //!                  stores ────────┘                 └───► Events
 //! ```
 //!
@@ -29,12 +29,13 @@ use tracing::{info, warn};
 
 use crate::cluster;
 use crate::cluster::client::Server;
-use crate::inventory::{InventoryState, file};
+use crate::inventory::{self, InventoryState, file};
 use crate::leader::Leadership;
+use crate::node;
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
 use election::Election;
-use rooms::Rooms;
+use rooms::{Rooms, Shown};
 
 pub use options::{Identities, Limits, MigrationOptions, Options, Periods};
 
@@ -51,10 +52,13 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) -> anyhow::Re
     let health = Arc::new(Health::register(&mut slis));
     let server = Server::find(&options.server, cluster::metrics::Metrics::register(&mut registry)).await?;
     let mut background = JoinSet::new();
-    let inventory = inventory(&options, &mut background);
+    let inventory = read_inventory(&options, &mut background);
+    inventory::metrics::register(&mut registry, inventory.clone());
+    let node_metrics = node::metrics::Metrics::register(&mut registry);
     health.add("ping", || true);
     let election = Election::stand(&server, options.lease.as_ref())?;
-    let mut rooms = Rooms::new(server.clone(), election.fence(), inventory, Arc::clone(&health), metrics.clone());
+    let shown = Shown { health: Arc::clone(&health), metrics: metrics.clone(), node_metrics };
+    let mut rooms = Rooms::new(server.clone(), election.fence(), inventory, shown);
     election.watch_over(&health);
     let identity = election.identity().to_owned();
     if let Some(serving) = &options.serving {
@@ -86,7 +90,10 @@ async fn end(server: &Server, election: Election) {
 }
 
 #[expect(clippy::disallowed_methods, reason = "shell: owns the task that reads the inventory")]
-fn inventory(options: &Options, background: &mut JoinSet<anyhow::Result<()>>) -> watch::Receiver<Arc<InventoryState>> {
+fn read_inventory(
+    options: &Options,
+    background: &mut JoinSet<anyhow::Result<()>>,
+) -> watch::Receiver<Arc<InventoryState>> {
     let (sender, inventory) = watch::channel(Arc::new(InventoryState::unread()));
     let files = options.cloud_config.inventory_files.clone();
     background.spawn(async move {

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tracing::{info, warn};
 
 use super::{Identities, Options};
-use crate::api::{AddressPool, NodeReport, NodeReportStatus, NodeRoute};
+use crate::api::{AddressPool, Machine, NodeReport, NodeReportStatus, NodeRoute};
 use crate::cluster::client::{Identity, Server};
 use crate::cluster::events::{Events, Reporter};
 use crate::cluster::store::Store;
@@ -28,16 +28,27 @@ use crate::leader::Leadership;
 use crate::model::views::{NodeView, ServiceView};
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
-use crate::{node, route, service};
+use crate::{machine, node, route, service};
 
 /// What the rooms see of the cluster; each kind is watched once, by the process itself.
 #[derive(Clone)]
 struct Stores {
     nodes: Store<NodeView>,
+    machines: Option<Store<machine::MachineObject>>,
     services: Option<Store<ServiceView>>,
     pools: Option<Store<service::plan::ObservedPool>>,
     routes: Option<Store<route::plan::ObservedRoute>>,
     reports: Option<Store<NodeReportStatus>>,
+}
+
+/// Where the rooms show how they are.
+pub struct Shown {
+    /// One check for each that runs.
+    pub health: Arc<Health>,
+    /// Which run.
+    pub metrics: Metrics,
+    /// The node room's own.
+    pub node_metrics: node::metrics::Metrics,
 }
 
 /// The rooms of this process, and their tasks.
@@ -45,8 +56,7 @@ pub struct Rooms {
     server: Server,
     fence: Fence,
     inventory: watch::Receiver<Arc<InventoryState>>,
-    health: Arc<Health>,
-    metrics: Metrics,
+    shown: Shown,
     stores: Arc<OnceLock<Stores>>,
     tokens: BTreeMap<&'static str, watch::Receiver<Option<HeaderValue>>>,
     tasks: JoinSet<()>,
@@ -54,15 +64,9 @@ pub struct Rooms {
 
 impl Rooms {
     /// None runs yet.
-    pub fn new(
-        server: Server,
-        fence: Fence,
-        inventory: watch::Receiver<Arc<InventoryState>>,
-        health: Arc<Health>,
-        metrics: Metrics,
-    ) -> Self {
+    pub fn new(server: Server, fence: Fence, inventory: watch::Receiver<Arc<InventoryState>>, shown: Shown) -> Self {
         let (stores, tokens, tasks) = (Arc::default(), BTreeMap::new(), JoinSet::new());
-        Self { server, fence, inventory, health, metrics, stores, tokens, tasks }
+        Self { server, fence, inventory, shown, stores, tokens, tasks }
     }
 
     /// What `/state` shows.
@@ -112,15 +116,18 @@ impl Rooms {
 
     fn watch(&self, enabled: &BTreeSet<Controller>) -> anyhow::Result<Stores> {
         let client = &self.server.client("shared-informers")?;
-        let (serves, routes) = (enabled.contains(&Controller::Service), enabled.contains(&Controller::Route));
+        let [initializes, serves, routes] =
+            [Controller::Node, Controller::Service, Controller::Route].map(|name| enabled.contains(&name));
+        let reports = initializes || routes;
         let all = Config::default;
         Ok(Stores {
             nodes: Store::watch::<Node>(Api::all(client.clone()), all(), views::node),
+            machines: initializes.then(|| Store::watch::<Machine>(Api::all(client.clone()), all(), machine::object)),
             // All of them: one that stops being a load balancer has to be cleaned up.
             services: serves.then(|| Store::watch::<Service>(Api::all(client.clone()), all(), views::service)),
             pools: serves.then(|| Store::watch::<AddressPool>(Api::all(client.clone()), all(), service::pool)),
             routes: routes.then(|| Store::watch::<NodeRoute>(Api::all(client.clone()), all(), route::route)),
-            reports: routes.then(|| Store::watch::<NodeReport>(Api::all(client.clone()), all(), route::report)),
+            reports: reports.then(|| Store::watch::<NodeReport>(Api::all(client.clone()), all(), route::report)),
         })
     }
 
@@ -137,10 +144,7 @@ impl Rooms {
         match controller {
             Controller::Node => {
                 let client = self.client(controller, options.identities, limits.node_writes)?;
-                let events = self.events(&client, node::REPORTER, instance);
-                let (nodes, inventory) = (stores.nodes.clone(), self.inventory.clone());
-                let context = node::Context { client, nodes, inventory, events, period: periods.node_status_update };
-                self.spawn(controller, delay, async move { node::run(context, seed).await });
+                self.start_node_rooms(client, stores, instance, (periods.node_status_update, delay));
             }
             Controller::NodeLifecycle => {}
             Controller::Service => {
@@ -149,7 +153,8 @@ impl Rooms {
                 let (Some(services), Some(pools)) = (stores.services.clone(), stores.pools.clone()) else {
                     return Ok(());
                 };
-                let context = service::Context { client, services, pools, events };
+                let nodes = stores.nodes.clone();
+                let context = service::Context { client, services, pools, nodes, events };
                 self.spawn(controller, delay, async move { service::run(context, seed).await });
             }
             Controller::Route => {
@@ -165,9 +170,40 @@ impl Rooms {
         Ok(())
     }
 
+    /// Machines are shown by whoever sees to Nodes, under the same name.
+    fn start_node_rooms(
+        &mut self,
+        client: Client,
+        stores: &Stores,
+        instance: &str,
+        (period, delay): (Duration, Duration),
+    ) {
+        let seeds = (fastrand::u64(..), fastrand::u64(..));
+        let Some(objects) = stores.machines.clone() else { return };
+        let machine = machine::Context {
+            client: client.clone(),
+            nodes: stores.nodes.clone(),
+            objects,
+            inventory: self.inventory.clone(),
+            events: self.events(&client, machine::REPORTER, instance),
+        };
+        let node = node::Context {
+            events: self.events(&client, node::REPORTER, instance),
+            client,
+            nodes: stores.nodes.clone(),
+            inventory: self.inventory.clone(),
+            reports: stores.reports.clone(),
+            metrics: self.shown.node_metrics.clone(),
+            period,
+        };
+        self.spawn(Controller::Node, delay, async move {
+            tokio::join!(node::run(node, seeds.0), machine::run(machine, seeds.1));
+        });
+    }
+
     fn spawn(&mut self, controller: Controller, delay: Duration, room: impl Future<Output = ()> + Send + 'static) {
         let token = self.tokens.get(controller.account()).cloned();
-        let (health, metrics) = (Arc::clone(&self.health), self.metrics.clone());
+        let (health, metrics) = (Arc::clone(&self.shown.health), self.shown.metrics.clone());
         self.tasks.spawn(async move {
             tokio::time::sleep(delay).await;
             if let Some(mut token) = token {

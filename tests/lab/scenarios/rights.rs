@@ -24,6 +24,7 @@ type Right = (String, String, String, String);
 /// Rights that a lab without trouble does not use: resource, verb, and what uses it.
 const FOR_OTHER_DAYS: &[(&str, &str, &str)] = &[
     ("nodes", "delete", "a machine is decommissioned"),
+    ("machines", "delete", "a machine leaves the inventory"),
     ("noderoutes", "create", "asked for by the patch that makes one; no request of its own"),
     ("noderoutes", "delete", "a Node goes before the garbage collector knows its NodeRoute"),
     ("leases", "watch", "a standby waits for the leader's end"),
@@ -78,9 +79,10 @@ async fn go_through_the_stories(lab: &mut Lab, flags: &[&str]) -> Result<()> {
     let nodes: Api<NodeObject> = Api::all(lab.kube().clone());
     nodes.delete("n2", &DeleteParams::default()).await?;
     super::secure_port::anonymous_is_refused(lab).await?;
-    wait_for("the Service's events were told", SOON, async || {
+    wait_for("events were told and machines shown", SOON, async || {
         let all = lab.control_plane().requests_by_cairn()?;
-        ensure!(all.iter().filter(|request| request.resource == "events").count() >= 3, "too few events");
+        let of = |resource: &str| all.iter().filter(|request| request.resource == resource).count();
+        ensure!(of("events") >= 3 && of("machines/status") >= 2, "too few: {all:?}");
         Ok(())
     })
     .await?;
