@@ -10,7 +10,7 @@ use super::signal;
 use crate::agent::{self, Options};
 use crate::cluster::client;
 use crate::model::NodeName;
-use crate::telemetry::log;
+use crate::telemetry::log::{self, LogOptions};
 
 /// Run on a node: its kernel routes, its BGP sessions.
 #[derive(Debug, clap::Args)]
@@ -29,7 +29,7 @@ pub struct Args {
 impl Args {
     /// Runs until SIGTERM or SIGINT.
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        log::init();
+        log::init(LogOptions::default());
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         runtime.block_on(async {
             let stop = signal::stop()?;

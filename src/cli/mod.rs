@@ -20,7 +20,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Run for the cluster: initialize Nodes, give Services their addresses, see to routes.
-    Controller(controller::Args),
+    Controller(Box<controller::Args>),
     /// Run on a node: its kernel routes, its BGP sessions.
     Agent(agent::Args),
     /// Check files before Cairn meets them: cloud config, inventory, AddressPool, BgpPeer.

@@ -1,11 +1,20 @@
 //! The way to the API server.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use axum::http::Uri;
+use axum::http::header::{HeaderValue, USER_AGENT};
+use kube::client::ClientBuilder;
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use thiserror::Error;
+use tokio::sync::{Semaphore, watch};
+use tower::layer::layer_fn;
+
+use super::metrics::Metrics;
+use super::traffic::{Fence, IN_FLIGHT, Ruled, Rules, Traffic};
 
 /// Why there is no client.
 #[derive(Debug, Error)]
@@ -27,13 +36,120 @@ pub enum ClientError {
     Settings(#[source] Box<kube::Error>),
 }
 
+/// How to reach the API server.
+#[derive(Debug, Clone, Default)]
+pub struct ServerOptions {
+    /// The file that says how; without it, as the pod's ServiceAccount.
+    pub kubeconfig: Option<PathBuf>,
+    /// Where the server is, if not where the file says.
+    pub url: Option<Uri>,
+    /// Requests a second, and how many of them at once; `None` has no limit.
+    pub rate: Option<(f64, u32)>,
+}
+
+/// The API server, and what holds for all requests to it.
+#[derive(Clone)]
+pub struct Server {
+    config: Config,
+    traffic: Arc<Traffic>,
+    metrics: Metrics,
+}
+
+/// As whom a client asks.
+#[derive(Debug, Clone)]
+pub enum Identity {
+    /// As the process.
+    Process,
+    /// With a bearer token that is renewed elsewhere.
+    Token(watch::Receiver<Option<HeaderValue>>),
+}
+
+impl Server {
+    /// Reads how to reach the server. Nothing is sent yet: an API server that is away is no error.
+    ///
+    /// # Errors
+    /// When the file or the ServiceAccount's files are missing or wrong.
+    pub async fn find(options: &ServerOptions, metrics: Metrics) -> Result<Self, ClientError> {
+        let mut config = configuration(options.kubeconfig.as_deref()).await?;
+        if let Some(url) = &options.url {
+            config.cluster_url = url.clone();
+        }
+        Ok(Self { config, traffic: Arc::new(Traffic::new(options.rate)), metrics })
+    }
+
+    /// A client with connections of its own. The API server sees `purpose` in its user agent.
+    ///
+    /// # Errors
+    /// When the TLS or authentication settings do not work.
+    pub fn client(&self, purpose: &str) -> Result<Client, ClientError> {
+        self.build(purpose, Identity::Process, (IN_FLIGHT, Fence::open()), Some(Arc::clone(&self.traffic)))
+    }
+
+    /// A client for a controller's writes: at most `writes` of them are on their way at a time, and
+    /// none begins while the fence is closed.
+    ///
+    /// # Errors
+    /// As [`Self::client`].
+    pub fn writer(&self, name: &str, identity: Identity, writes: usize, fence: Fence) -> Result<Client, ClientError> {
+        self.build(name, identity, (writes, fence), Some(Arc::clone(&self.traffic)))
+    }
+
+    /// The election's client: it waits neither for other requests nor for a server that wants to be
+    /// left alone, because a Lease that is renewed late is lost.
+    ///
+    /// # Errors
+    /// As [`Self::client`].
+    pub fn election_client(&self) -> Result<Client, ClientError> {
+        self.build("leader-election", Identity::Process, (IN_FLIGHT, Fence::open()), None)
+    }
+
+    /// Waits until every write has been answered; none is sent any more.
+    pub async fn settled(&self) {
+        self.traffic.settled().await;
+    }
+
+    fn build(
+        &self,
+        purpose: &str,
+        identity: Identity,
+        (writes, fence): (usize, Fence),
+        traffic: Option<Arc<Traffic>>,
+    ) -> Result<Client, ClientError> {
+        let mut config = self.config.clone();
+        let agent = format!("cairn/{} ({}/{}) {purpose}", env!("CARGO_PKG_VERSION"), std::env::consts::OS, ARCH);
+        config.headers.push((USER_AGENT, HeaderValue::from_str(&agent).expect("it is ASCII without control codes")));
+        let token = match identity {
+            Identity::Process => None,
+            Identity::Token(token) => {
+                config.auth_info = AuthInfo::default();
+                Some(token)
+            }
+        };
+        let rules = Rules {
+            traffic,
+            writes: Arc::new(Semaphore::new(writes)),
+            fence,
+            token,
+            metrics: self.metrics.clone(),
+            host: config.cluster_url.authority().map(ToString::to_string).unwrap_or_default(),
+        };
+        let builder = ClientBuilder::try_from(config).map_err(|e| ClientError::Settings(Box::new(e)))?;
+        Ok(builder.with_layer(&layer_fn(|inner| Ruled::new(inner, rules.clone()))).build())
+    }
+}
+
+const ARCH: &str = std::env::consts::ARCH;
+
 /// Connects with a kubeconfig file or, without one, as the pod's ServiceAccount.
-///
-/// Nothing is sent yet: an API server that is away is no error here.
 ///
 /// # Errors
 /// When the file or the ServiceAccount's files are missing or wrong.
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ClientError> {
+    let options = ServerOptions { kubeconfig: kubeconfig.map(Path::to_owned), ..ServerOptions::default() };
+    Server::find(&options, Metrics::default()).await?.client("agent")
+}
+
+async fn configuration(kubeconfig: Option<&Path>) -> Result<Config, ClientError> {
     let mut config = match kubeconfig {
         Some(path) => from_file(path).await?,
         None => Config::incluster().map_err(ClientError::NotInCluster)?,
@@ -41,7 +157,9 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ClientError> {
     // A dead server must be noticed: watches are kept alive by bookmarks and end by themselves
     // below this (the watcher asks for 290 s), all else answers in seconds.
     config.connect_timeout = Some(Duration::from_secs(5));
-    Client::try_from(config).map_err(|e| ClientError::Settings(Box::new(e)))
+    // Whoever asked knows whether it is still worth asking, and when.
+    config.default_retry = false;
+    Ok(config)
 }
 
 async fn from_file(path: &Path) -> Result<Config, ClientError> {

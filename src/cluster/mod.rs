@@ -1,14 +1,19 @@
 //! The Kubernetes shell: who else would speak to the API server, and the clock.
 //!
 //! [`store`] watches objects and keeps [`views`] of them; [`patch`] and [`events`] write; [`client`]
-//! finds the way to the server; [`clock`] reads time. [`written`] and [`backoff`] remember what was
+//! finds the way to the server, [`traffic`] holds the rules for all requests on it, [`identity`] lets
+//! a controller go it under a name of its own; [`clock`] reads time. [`written`] and [`backoff`] remember what was
 //! written and what failed. Nothing here decides anything.
 
 pub mod backoff;
 pub mod client;
 pub mod clock;
 pub mod events;
+pub mod identity;
+pub mod metrics;
 pub mod patch;
 pub mod store;
+pub mod throttle;
+pub mod traffic;
 pub mod views;
 pub mod written;

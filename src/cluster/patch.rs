@@ -12,12 +12,13 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use thiserror::Error;
 
+use super::traffic::{IN_FLIGHT, Unanswered};
+
 /// Who writes, in `metadata.managedFields`.
 pub const FIELD_MANAGER: &str = "cairn-controller";
-/// The API server answers a write in milliseconds; one that takes this long is not coming.
-const TIMEOUT: Duration = Duration::from_secs(5);
-/// Writes on their way at the same time.
-const IN_FLIGHT: usize = 50;
+/// A write waits for its turn, and then for the API server's answer ([`Unanswered`] says how long);
+/// only an answer that breaks off takes longer than both.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Why a write did not happen, or may not have happened.
 #[derive(Debug, Error)]
@@ -32,7 +33,7 @@ pub enum WriteError {
     #[error("the API server did not take the write")]
     Refused(#[source] Box<kube::Error>),
     /// No answer came: the write may have happened.
-    #[error("the API server did not answer within {} s", TIMEOUT.as_secs())]
+    #[error("the API server did not answer in time")]
     TimedOut,
 }
 
@@ -45,6 +46,7 @@ pub async fn within<T>(write: impl Future<Output = Result<T, kube::Error>>) -> R
         Ok(Ok(written)) => Ok(written),
         Ok(Err(kube::Error::Api(status))) if status.code == 409 => Err(WriteError::Conflict),
         Ok(Err(kube::Error::Api(status))) if status.code == 404 => Err(WriteError::Gone),
+        Ok(Err(kube::Error::Service(error))) if error.is::<Unanswered>() => Err(WriteError::TimedOut),
         Ok(Err(error)) => Err(WriteError::Refused(Box::new(error))),
         Err(_) => Err(WriteError::TimedOut),
     }

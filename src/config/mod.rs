@@ -12,6 +12,7 @@
 
 pub mod block;
 pub mod cloud;
+pub mod controllers;
 pub mod document;
 pub mod fault;
 pub mod label;
@@ -24,6 +25,7 @@ pub mod source;
 
 pub use block::AddressBlock;
 pub use cloud::CloudConfig;
+pub use controllers::{Controller, Selection};
 pub use fault::{Fault, Faults, FieldPath, Position};
 pub use peer::Peer;
 pub use pool::Pool;

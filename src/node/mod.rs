@@ -37,8 +37,6 @@ pub use observe::observed;
 
 /// Source of this room's Events, as upstream's node controller names itself.
 pub const REPORTER: &str = "cloud-node-controller";
-/// Upstream's default of `--node-status-update-frequency`.
-pub const PERIOD: Duration = Duration::from_secs(300);
 
 /// What the room works with.
 pub struct Context {

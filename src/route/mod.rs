@@ -29,9 +29,6 @@ use plan::{Network, ObservedRoute, Plan};
 
 pub use observe::{report, route};
 
-/// How often everything is looked at without a signal.
-const PERIOD: Duration = Duration::from_secs(300);
-
 /// What the room works with.
 pub struct Context {
     /// The way to the API server.
@@ -42,6 +39,8 @@ pub struct Context {
     pub routes: Store<ObservedRoute>,
     /// Every `NodeReport`; [`report`] makes the view.
     pub reports: Store<NodeReportStatus>,
+    /// How often everything is looked at without a signal.
+    pub period: Duration,
 }
 
 /// What the room remembers from one round to the next.
@@ -71,7 +70,7 @@ pub async fn run(mut context: Context, seed: u64) {
     loop {
         let plan = plan::plan(&observe::observe(&context, &mut memory));
         carry_out(&context, plan, &mut memory).await;
-        let period_ends = clock::now() + PERIOD;
+        let period_ends = clock::now() + context.period;
         let deadline = memory.backoff.deadline().map_or(period_ends, |retry| retry.min(period_ends));
         tokio::select! {
             () = context.nodes.changed() => {}

@@ -34,8 +34,8 @@ pub(crate) struct Cairn {
 impl Cairn {
     /// Applies the manifests and takes a copy of `examples/flat-lan/` that a test may change.
     pub(crate) async fn install(control_plane: &ControlPlane) -> Result<Self> {
-        let (crds, rbac) = (format!("{REPOSITORY}/manifests/crds"), format!("{REPOSITORY}/manifests/rbac.yaml"));
-        control_plane.kubectl(["apply", "--server-side", "-f", &crds, "-f", &rbac]).await?;
+        let [crds, rbac, flows] = ["crds", "rbac.yaml", "flow-schemas.yaml"].map(manifest);
+        control_plane.kubectl(["apply", "--server-side", "-f", &crds, "-f", &rbac, "-f", &flows]).await?;
         control_plane.kubectl(["wait", "--for=condition=Established", "--timeout=10s", "-f", &crds]).await?;
         // For its first two seconds the API server holds back whoever creates an object of a new kind, so that the
         // other servers of a cluster hear of the kind first. Without this, it would look like Cairn's slowness.
@@ -72,11 +72,18 @@ impl Cairn {
         Ok(())
     }
 
+    /// Lets each controller have an account of its own.
+    pub(crate) async fn give_accounts(&self, control_plane: &ControlPlane) -> Result<()> {
+        let rbac = manifest("rbac-per-controller.yaml");
+        control_plane.kubectl(["apply", "--server-side", "-f", &rbac]).await?;
+        Ok(())
+    }
+
     /// Starts a controller in `namespace`.
-    pub(crate) fn spawn_controller(&self, namespace: &Namespace) -> Result<Program> {
+    pub(crate) fn spawn_controller(&self, namespace: &Namespace, flags: &[&str]) -> Result<Program> {
         let mut command = cairn(namespace, "controller", &self.controller_kubeconfig);
         command.arg("--cloud-config").arg(self.configuration.join("cloud-config.yaml"));
-        command.current_dir(&self.configuration);
+        command.args(flags).current_dir(&self.configuration);
         namespace.spawn(CONTROLLER, command)
     }
 
@@ -93,6 +100,10 @@ impl Cairn {
         command.arg(&self.agent_kubeconfig).env("RUST_BACKTRACE", "1");
         node.spawn(AGENT, command)
     }
+}
+
+fn manifest(name: &str) -> String {
+    format!("{REPOSITORY}/manifests/{name}")
 }
 
 fn cairn(namespace: &Namespace, verb: &str, kubeconfig: &Path) -> Command {

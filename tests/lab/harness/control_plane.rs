@@ -22,16 +22,21 @@ use super::{
 };
 
 const READY_WITHIN: Duration = Duration::from_secs(60);
-/// What ServiceAccounts of Cairn write; nothing else is logged.
+/// What ServiceAccounts of Cairn ask for; nothing else is logged.
 const AUDIT_POLICY: &str = r#"apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
 rules:
 - level: Metadata
-  users: ["system:serviceaccount:kube-system:cairn-controller", "system:serviceaccount:kube-system:cairn-agent"]
-  verbs: [create, update, patch, delete, deletecollection]
+  users:
+  - system:serviceaccount:kube-system:cairn-controller
+  - system:serviceaccount:kube-system:cairn-agent
+  - system:serviceaccount:kube-system:node-controller
+  - system:serviceaccount:kube-system:service-controller
+  - system:serviceaccount:kube-system:route-controller
 - level: None
 "#;
+const WRITES: [&str; 5] = ["create", "update", "patch", "delete", "deletecollection"];
 
 /// A control plane that answers.
 pub(crate) struct ControlPlane {
@@ -44,13 +49,17 @@ pub(crate) struct ControlPlane {
     _others: Vec<Program>,
 }
 
-/// One write to the API server, from its audit log.
+/// One request to the API server, from its audit log.
 #[derive(Debug)]
-pub(crate) struct ApiWrite {
+pub(crate) struct ApiRequest {
     pub(crate) user: String,
     pub(crate) verb: String,
+    /// The API group; empty for the core, and for paths that are no resources.
+    pub(crate) group: String,
+    /// `nodes`, `nodes/status`; empty for paths that are no resources.
     pub(crate) resource: String,
     pub(crate) name: String,
+    pub(crate) code: u64,
 }
 
 impl ControlPlane {
@@ -124,9 +133,16 @@ impl ControlPlane {
     }
 
     /// What Cairn has written so far, oldest first.
-    pub(crate) fn writes_by_cairn(&self) -> Result<Vec<ApiWrite>> {
+    pub(crate) fn writes_by_cairn(&self) -> Result<Vec<ApiRequest>> {
+        let all = self.requests_by_cairn()?;
+        Ok(all.into_iter().filter(|request| WRITES.contains(&request.verb.as_str())).collect())
+    }
+
+    /// What Cairn has asked for so far, oldest first; watches are there once they have begun.
+    pub(crate) fn requests_by_cairn(&self) -> Result<Vec<ApiRequest>> {
         let text = std::fs::read_to_string(Path::new(WORK).join("audit.log"))?;
-        text.lines().map(parse_audit_line).collect()
+        let all: Result<Vec<_>> = text.lines().map(parse_audit_line).collect();
+        Ok(all?.into_iter().flatten().collect())
     }
 
     async fn wait_until_ready(&mut self) -> Result<()> {
@@ -225,13 +241,18 @@ fn start_api_server(namespace: &Namespace, binaries: &Binaries, authority: &Auth
     namespace.spawn("kube-apiserver", command)
 }
 
-fn parse_audit_line(line: &str) -> Result<ApiWrite> {
+/// A request of Cairn; Kubernetes' own controllers use some of the same accounts.
+fn parse_audit_line(line: &str) -> Result<Option<ApiRequest>> {
     let event: serde_json::Value = serde_json::from_str(line).with_context(|| format!("audit log: {line}"))?;
     let text = |pointer: &str| event.pointer(pointer).and_then(|value| value.as_str()).unwrap_or_default().to_owned();
-    Ok(ApiWrite {
+    let resource = [text("/objectRef/resource"), text("/objectRef/subresource")];
+    let request = ApiRequest {
         user: text("/user/username"),
         verb: text("/verb"),
-        resource: text("/objectRef/resource"),
+        group: text("/objectRef/apiGroup"),
+        resource: resource.join("/").trim_end_matches('/').to_owned(),
         name: text("/objectRef/name"),
-    })
+        code: event.pointer("/responseStatus/code").and_then(serde_json::Value::as_u64).unwrap_or_default(),
+    };
+    Ok(text("/userAgent").starts_with("cairn/").then_some(request))
 }

@@ -173,7 +173,12 @@ impl Lab {
 
     /// Starts the controller, in the control plane's namespace.
     pub(crate) fn spawn_controller(&mut self) -> Result<()> {
-        self.controller = Some(self.cairn()?.spawn_controller(self.control_plane.namespace())?);
+        self.spawn_controller_with(&[])
+    }
+
+    /// Starts the controller with more flags.
+    pub(crate) fn spawn_controller_with(&mut self, flags: &[&str]) -> Result<()> {
+        self.controller = Some(self.cairn()?.spawn_controller(self.control_plane.namespace(), flags)?);
         Ok(())
     }
 

@@ -139,11 +139,16 @@ impl Program {
         self.child.kill().await.with_context(|| format!("cannot kill {}", self.part))
     }
 
+    /// Waits for its end, which it comes to by itself.
+    pub(crate) async fn wait(&mut self, deadline: Duration) -> Result<std::process::ExitStatus> {
+        let ended = tokio::time::timeout(deadline, self.child.wait()).await;
+        Ok(ended.with_context(|| format!("{} does not end within {deadline:?}", self.part))??)
+    }
+
     /// Sends SIGTERM and returns the exit status; an error when it does not end within `deadline`.
     pub(crate) async fn terminate(&mut self, deadline: Duration) -> Result<std::process::ExitStatus> {
         self.signal(rustix::process::Signal::TERM)?;
-        let ended = tokio::time::timeout(deadline, self.child.wait()).await;
-        Ok(ended.with_context(|| format!("{} does not end within {deadline:?} of SIGTERM", self.part))??)
+        self.wait(deadline).await.context("after SIGTERM")
     }
 
     /// An error that says so when it has ended.

@@ -13,8 +13,9 @@ use crate::harness::{
     wait_for,
 };
 
-/// Longer than agents hold a count back that nobody waits for: before that a write may still be due.
+/// Longer than agents keep back a report that nobody waits for.
 const SETTLED_AFTER: Duration = Duration::from_secs(12);
+/// Longer than the period in which agents may report.
 const WATCHED: Duration = Duration::from_secs(15);
 
 #[test]

@@ -8,8 +8,10 @@ mod first_service;
 mod guard;
 mod idle;
 mod leaves_nothing;
-mod meddling;
 mod machines;
+mod meddling;
+mod rights;
+mod secure_port;
 mod shutdown;
 
 use std::time::Duration;

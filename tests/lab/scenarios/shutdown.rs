@@ -8,6 +8,7 @@ use kube::Api;
 
 use super::{SOON, cluster_with_cairn, first_service::next_hops_of};
 use crate::harness::{
+    Lab,
     cairn::AGENT,
     enclosure::inside,
     service::{ExternalTrafficPolicy, Service, host_prefix},
@@ -33,6 +34,26 @@ fn a_controller_that_is_told_to_end_gives_its_lease_back() {
         ensure!(status.success(), "the controller ended with {status}");
         let holder = holder().await?.unwrap_or_default();
         ensure!(holder.is_empty(), "the Lease is still held by {holder}");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_controller_that_lost_its_lease_exits_with_1() {
+    inside(async || {
+        let mut lab = Lab::builder().nodes(1).start().await?;
+        lab.install_cairn().await?;
+        lab.spawn_controller()?;
+        lab.node("n1")?.wait_until_initialized().await?;
+        let taken = r#"{"spec":{"holderIdentity":"another_1"}}"#;
+        lab.control_plane()
+            .kubectl(["patch", "lease", LEASE, "--namespace=kube-system", "--type=merge", "--patch", taken])
+            .await?;
+        let controller = lab.controller()?;
+        let status = controller.wait(SOON).await?;
+        ensure!(status.code() == Some(1), "the controller ended with {status}");
+        let log = controller.log()?;
+        ensure!(log.contains("leaderelection lost"), "its log: {log}");
         Ok(())
     });
 }

@@ -1,0 +1,257 @@
+//! From flags to options: every fault at once.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::bail;
+
+use super::{Args, configz, flags};
+use crate::cluster::client::ServerOptions;
+use crate::config::{CloudConfig, Selection};
+use crate::controller::{Identities, Limits, MigrationOptions, Options, Periods};
+use crate::leader::{LeaseConfig, Timing, identity};
+use crate::telemetry::access::{AccessOptions, RequestHeader};
+use crate::telemetry::certificate::CertificateSource;
+use crate::telemetry::log::{Format, LogOptions};
+use crate::telemetry::secure::ServingOptions;
+use crate::telemetry::tls::TlsPolicy;
+
+/// `--cloud-provider` as the kubelet has it.
+pub const EXTERNAL: &str = "external";
+const CAIRN: &str = "cairn";
+/// A candidate waits up to this much of the retry period longer (`leaderelection.JitterFactor`).
+const JITTER_FACTOR: f64 = 1.2;
+
+/// What the flags say.
+#[derive(Debug)]
+pub struct Checked {
+    /// How the controller is started.
+    pub controller: Options,
+    /// How the log is written.
+    pub log: LogOptions,
+}
+
+/// Reads the flags, and the cloud config they name.
+///
+/// # Errors
+/// Every fault, one a line.
+pub fn check(args: &Args) -> anyhow::Result<Checked> {
+    let mut faults = Vec::new();
+    let cloud_config = cloud_config(&args.generic, &mut faults);
+    let selection = Selection::read(&args.generic.controllers)
+        .map_err(|unknown| faults.extend(unknown.iter().map(ToString::to_string)));
+    let limits = limits(args, &mut faults);
+    let server = server(&args.server, &mut faults);
+    let lease = lease(&args.election, &mut faults);
+    let migration = migration(&args.election, &mut faults);
+    let serving = serving(&args.serving, access(&args.access), &mut faults);
+    let log = log(&args.log, &mut faults);
+    let (Some(cloud_config), Ok(selection), true) = (cloud_config, selection, faults.is_empty()) else {
+        bail!("{}", faults.join("\n"));
+    };
+    let generic = &args.generic;
+    let controller = Options {
+        configz: configz::configuration(args, &selection),
+        server,
+        cloud_config,
+        controllers: selection.enabled(),
+        lease,
+        migration,
+        periods: Periods {
+            node_status_update: generic.node_status_update_frequency,
+            node_monitor: generic.node_monitor_period,
+            route_reconciliation: generic.route_reconciliation_period,
+        },
+        start_interval: generic.controller_start_interval,
+        configures_routes: generic.configure_cloud_routes,
+        limits,
+        identities: match generic.use_service_account_credentials {
+            true => Identities::PerController,
+            false => Identities::One,
+        },
+        serving,
+    };
+    Ok(Checked { controller, log })
+}
+
+fn cloud_config(flags: &flags::Generic, faults: &mut Vec<String>) -> Option<CloudConfig> {
+    match flags.cloud_provider.as_str() {
+        "" => faults.push("--cloud-provider cannot be empty".to_owned()),
+        CAIRN | EXTERNAL => {}
+        other => faults.push(format!("--cloud-provider: unknown cloud provider {other:?}: it is {CAIRN:?}")),
+    }
+    let zero = [
+        ("node-status-update-frequency", flags.node_status_update_frequency),
+        ("node-monitor-period", flags.node_monitor_period),
+        ("route-reconciliation-period", flags.route_reconciliation_period),
+    ];
+    let zero = zero.into_iter().filter(|(_, period)| period.is_zero());
+    faults.extend(zero.map(|(flag, _)| format!("--{flag} must be greater than zero")));
+    let Some(file) = path(&flags.cloud_config) else {
+        faults.push("--cloud-config is missing: it names the file that says where the inventory is".to_owned());
+        return None;
+    };
+    CloudConfig::load(&file).map_err(|all| faults.push(all.to_string())).ok()
+}
+
+fn limits(args: &Args, faults: &mut Vec<String>) -> Limits {
+    let mut positive = |flag: &str, count: i64| match usize::try_from(count) {
+        Ok(count) if count > 0 => count,
+        _ => {
+            faults.push(format!("{flag} must be a positive number"));
+            1
+        }
+    };
+    let limits = Limits {
+        node_writes: positive("concurrent-node-syncs", args.generic.concurrent_node_syncs),
+        service_writes: positive("concurrent-service-syncs", args.generic.concurrent_service_syncs),
+    };
+    if args.ignored.concurrent_node_status_updates < 0 {
+        faults.push("concurrent-node-status-updates cannot be a negative number".to_owned());
+    }
+    limits
+}
+
+fn server(flags: &flags::Server, faults: &mut Vec<String>) -> ServerOptions {
+    if !(flags.kube_api_qps.is_finite() && flags.kube_api_qps >= 0.0) {
+        faults.push("--kube-api-qps is a number from 0 (no limit) on".to_owned());
+    }
+    let burst = u32::try_from(flags.kube_api_burst).ok().filter(|burst| *burst > 0 || flags.kube_api_qps == 0.0);
+    if burst.is_none() {
+        faults.push("--kube-api-burst must be a positive number".to_owned());
+    }
+    let url = Some(flags.master.as_str())
+        .filter(|url| !url.is_empty())
+        .and_then(|url| url.parse().map_err(|error| faults.push(format!("--master {url}: not a URL: {error}"))).ok());
+    ServerOptions {
+        kubeconfig: path(&flags.kubeconfig),
+        url,
+        rate: (flags.kube_api_qps > 0.0).then_some((flags.kube_api_qps, burst.unwrap_or(1))),
+    }
+}
+
+/// As `leaderelection.NewLeaderElector` and `ValidateLeaderElectionConfiguration` check it.
+fn lease(flags: &flags::Election, faults: &mut Vec<String>) -> Option<LeaseConfig> {
+    if !flags.leader_elect {
+        return None;
+    }
+    let timing = Timing {
+        lease_duration: flags.leader_elect_lease_duration,
+        renew_deadline: flags.leader_elect_renew_deadline,
+        retry_period: flags.leader_elect_retry_period,
+    };
+    let short = [
+        ("leaseDuration", timing.lease_duration),
+        ("renewDeadline", timing.renew_deadline),
+        ("retryPeriod", timing.retry_period),
+    ];
+    let short = short.into_iter().filter(|(_, time)| time.is_zero());
+    faults.extend(short.map(|(name, _)| format!("{name} must be greater than zero")));
+    if timing.lease_duration <= timing.renew_deadline {
+        faults.push("leaseDuration must be greater than renewDeadline".to_owned());
+    }
+    if timing.renew_deadline <= timing.retry_period.mul_f64(JITTER_FACTOR) {
+        faults.push("renewDeadline must be greater than retryPeriod*JitterFactor".to_owned());
+    }
+    if timing.lease_duration < Duration::from_secs(1) && !timing.lease_duration.is_zero() {
+        faults.push("leaseDuration must be at least 1s: a Lease counts in seconds".to_owned());
+    }
+    if flags.leader_elect_resource_lock != "leases" {
+        faults.push("resourceLock value must be \"leases\"".to_owned());
+    }
+    for (name, value) in [
+        ("resourceName", &flags.leader_elect_resource_name),
+        ("resourceNamespace", &flags.leader_elect_resource_namespace),
+    ] {
+        if value.is_empty() {
+            faults.push(format!("{name} is required"));
+        }
+    }
+    Some(LeaseConfig {
+        namespace: flags.leader_elect_resource_namespace.clone(),
+        name: flags.leader_elect_resource_name.clone(),
+        identity: identity(),
+        timing,
+    })
+}
+
+fn migration(flags: &flags::Election, faults: &mut Vec<String>) -> Option<MigrationOptions> {
+    if !flags.enable_leader_migration {
+        return None;
+    }
+    if !flags.leader_elect {
+        faults.push(
+            "--enable-leader-migration needs --leader-elect: without a Lease nothing says who runs what".to_owned(),
+        );
+    }
+    Some(MigrationOptions { file: path(&flags.leader_migration_config) })
+}
+
+fn access(flags: &flags::Access) -> AccessOptions {
+    AccessOptions {
+        authentication_kubeconfig: path(&flags.authentication_kubeconfig),
+        authorization_kubeconfig: path(&flags.authorization_kubeconfig),
+        token_ttl: flags.authentication_token_webhook_cache_ttl,
+        authorized_ttl: flags.authorization_webhook_cache_authorized_ttl,
+        unauthorized_ttl: flags.authorization_webhook_cache_unauthorized_ttl,
+        skips_lookup: flags.authentication_skip_lookup,
+        tolerates_lookup_failure: flags.authentication_tolerate_lookup_failure,
+        client_ca_file: path(&flags.client_ca_file),
+        always_allowed: words(&flags.authorization_always_allow_paths),
+        request_header: RequestHeader {
+            ca_file: path(&flags.requestheader_client_ca_file),
+            allowed_names: words(&flags.requestheader_allowed_names),
+            username: words(&flags.requestheader_username_headers),
+            uid: words(&flags.requestheader_uid_headers),
+            group: words(&flags.requestheader_group_headers),
+            extra_prefix: words(&flags.requestheader_extra_headers_prefix),
+        },
+    }
+}
+
+fn serving(flags: &flags::Serving, access: AccessOptions, faults: &mut Vec<String>) -> Option<ServingOptions> {
+    let certificate = match (path(&flags.tls_cert_file), path(&flags.tls_private_key_file), path(&flags.cert_dir)) {
+        (Some(certificate), Some(key), _) => CertificateSource::Files { certificate, key },
+        (None, None, Some(folder)) => CertificateSource::Folder(folder),
+        (None, None, None) => CertificateSource::Memory,
+        _ => {
+            faults.push("--tls-cert-file and --tls-private-key-file belong together: give both or none".to_owned());
+            CertificateSource::Memory
+        }
+    };
+    let tls = TlsPolicy::read(&words(&flags.tls_cipher_suites), &flags.tls_min_version, &flags.tls_curve_preferences);
+    let tls = tls.unwrap_or_else(|all| {
+        faults.extend(all);
+        TlsPolicy::default()
+    });
+    (flags.secure_port != 0).then(|| ServingOptions {
+        address: SocketAddr::new(flags.bind_address, flags.secure_port),
+        shares_port: flags.permit_port_sharing,
+        shares_address: flags.permit_address_sharing,
+        certificate,
+        tls,
+        access,
+    })
+}
+
+fn log(flags: &flags::Log, faults: &mut Vec<String>) -> LogOptions {
+    let format = match flags.logging_format.as_str() {
+        "text" => Format::Text,
+        "json" => Format::Json,
+        other => {
+            faults.push(format!("--logging-format: {other:?} is not supported: it is \"text\" or \"json\""));
+            Format::Text
+        }
+    };
+    LogOptions { format, verbosity: flags.verbosity }
+}
+
+/// Go's flags say "none" by an empty string.
+fn path(given: &Path) -> Option<PathBuf> {
+    (!given.as_os_str().is_empty()).then(|| given.to_owned())
+}
+
+fn words(given: &[String]) -> Vec<String> {
+    given.iter().map(|word| word.trim().to_owned()).filter(|word| !word.is_empty()).collect()
+}

@@ -1,0 +1,48 @@
+//! The configuration in force, in upstream's form: `CloudControllerManagerConfiguration` v1alpha1.
+
+use serde_json::{Value, json};
+
+use super::Args;
+use super::value::show;
+use crate::config::Selection;
+
+/// What `/configz` shows under `cloudcontrollermanager.config.k8s.io`.
+pub fn configuration(args: &Args, selection: &Selection) -> Value {
+    let Args { generic, server, election, serving, access: _, log: _, ignored: _ } = args;
+    json!({
+        "kind": "CloudControllerManagerConfiguration",
+        "apiVersion": "cloudcontrollermanager.config.k8s.io/v1alpha1",
+        "Generic": {
+            "Port": serving.secure_port,
+            "Address": serving.bind_address,
+            "ClientConnection": {
+                "kubeconfig": server.kubeconfig,
+                "contentType": "application/json",
+                "qps": server.kube_api_qps,
+                "burst": server.kube_api_burst,
+            },
+            "ControllerStartInterval": show(generic.controller_start_interval),
+            "LeaderElection": {
+                "leaderElect": election.leader_elect,
+                "leaseDuration": show(election.leader_elect_lease_duration),
+                "renewDeadline": show(election.leader_elect_renew_deadline),
+                "retryPeriod": show(election.leader_elect_retry_period),
+                "resourceLock": election.leader_elect_resource_lock,
+                "resourceName": election.leader_elect_resource_name,
+                "resourceNamespace": election.leader_elect_resource_namespace,
+            },
+            "Controllers": selection.names(),
+            "LeaderMigrationEnabled": election.leader_elect && election.enable_leader_migration,
+        },
+        "KubeCloudShared": {
+            "CloudProvider": { "Name": generic.cloud_provider, "CloudConfigFile": generic.cloud_config },
+            "UseServiceAccountCredentials": generic.use_service_account_credentials,
+            "RouteReconciliationPeriod": show(generic.route_reconciliation_period),
+            "NodeMonitorPeriod": show(generic.node_monitor_period),
+            "ConfigureCloudRoutes": generic.configure_cloud_routes,
+        },
+        "NodeController": { "ConcurrentNodeSyncs": generic.concurrent_node_syncs },
+        "ServiceController": { "ConcurrentServiceSyncs": generic.concurrent_service_syncs },
+        "NodeStatusUpdateFrequency": show(generic.node_status_update_frequency),
+    })
+}

@@ -1,0 +1,306 @@
+//! The command line as upstream has it (`cloud-provider/options`).
+
+use clap::{CommandFactory, Parser};
+
+use super::check::{Checked, check};
+use super::{Args, configz};
+use crate::cluster::traffic::IN_FLIGHT;
+use crate::config::{Controller, Selection};
+use crate::controller::{Identities, MigrationOptions};
+use crate::telemetry::certificate::CertificateSource;
+use crate::telemetry::log::Format;
+
+const EXAMPLE: &str = concat!("--cloud-config=", env!("CARGO_MANIFEST_DIR"), "/examples/flat-lan/cloud-config.yaml");
+
+#[derive(Debug, Parser)]
+struct CommandLine {
+    #[command(flatten)]
+    args: Args,
+}
+
+fn parse(flags: &[&str]) -> Args {
+    let words = ["controller", EXAMPLE].iter().chain(flags);
+    CommandLine::try_parse_from(words).unwrap_or_else(|error| panic!("{error}")).args
+}
+
+fn checked(flags: &[&str]) -> Checked {
+    check(&parse(flags)).unwrap_or_else(|error| panic!("{flags:?}: {error}"))
+}
+
+fn faults(flags: &[&str]) -> Vec<String> {
+    match check(&parse(flags)) {
+        Ok(_) => Vec::new(),
+        Err(faults) => faults.to_string().lines().map(str::to_owned).collect(),
+    }
+}
+
+/// Upstream's flags and their defaults, as `--help` would show them; those that are ignored have none.
+const DEFAULTS: &[(&str, &str)] = &[
+    ("controllers", "*"),
+    ("cloud-provider", "cairn"),
+    ("cloud-config", ""),
+    ("controller-start-interval", "0s"),
+    ("node-status-update-frequency", "5m"),
+    ("node-monitor-period", "5s"),
+    ("route-reconciliation-period", "10s"),
+    ("configure-cloud-routes", "true"),
+    ("use-service-account-credentials", "false"),
+    ("kubeconfig", ""),
+    ("master", ""),
+    ("kube-api-burst", "30"),
+    ("leader-elect", "true"),
+    ("leader-elect-lease-duration", "15s"),
+    ("leader-elect-renew-deadline", "10s"),
+    ("leader-elect-retry-period", "2s"),
+    ("leader-elect-resource-lock", "leases"),
+    ("leader-elect-resource-name", "cloud-controller-manager"),
+    ("leader-elect-resource-namespace", "kube-system"),
+    ("enable-leader-migration", "false"),
+    ("leader-migration-config", ""),
+    ("bind-address", "0.0.0.0"),
+    ("secure-port", "10258"),
+    ("permit-port-sharing", "false"),
+    ("permit-address-sharing", "false"),
+    ("cert-dir", ""),
+    ("tls-cert-file", ""),
+    ("tls-private-key-file", ""),
+    ("tls-min-version", ""),
+    ("authentication-kubeconfig", ""),
+    ("authentication-token-webhook-cache-ttl", "10s"),
+    ("authentication-skip-lookup", "false"),
+    ("authentication-tolerate-lookup-failure", "false"),
+    ("client-ca-file", ""),
+    ("requestheader-client-ca-file", ""),
+    ("requestheader-username-headers", "x-remote-user"),
+    ("requestheader-group-headers", "x-remote-group"),
+    ("requestheader-extra-headers-prefix", "x-remote-extra-"),
+    ("authorization-kubeconfig", ""),
+    ("authorization-webhook-cache-authorized-ttl", "10s"),
+    ("authorization-webhook-cache-unauthorized-ttl", "10s"),
+    ("authorization-always-allow-paths", "/healthz,/readyz,/livez"),
+    ("logging-format", "text"),
+    ("v", "0"),
+    // Where Cairn has other ones.
+    ("kube-api-qps", "0"),
+    ("concurrent-node-syncs", "50"),
+    ("concurrent-service-syncs", "50"),
+];
+
+#[test]
+fn flags_have_upstreams_names_and_defaults() {
+    let command = CommandLine::command();
+    for (name, want) in DEFAULTS {
+        let flag = command.get_arguments().find(|flag| flag.get_long() == Some(name));
+        let flag = flag.unwrap_or_else(|| panic!("there is no --{name}"));
+        let default: Vec<_> = flag.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
+        assert_eq!(default.join(","), *want, "--{name}");
+    }
+}
+
+#[test]
+fn every_flag_parses_into_the_configuration() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let cert_dir = format!("--cert-dir={}", folder.path().display());
+    let options = checked(&[
+        "--controllers=*,-service",
+        "--cloud-provider=external",
+        "--controller-start-interval=2m",
+        "--node-status-update-frequency=10m",
+        "--node-monitor-period=2s",
+        "--route-reconciliation-period=30s",
+        "--configure-cloud-routes=false",
+        "--use-service-account-credentials",
+        "--concurrent-node-syncs=5",
+        "--concurrent-service-syncs=1",
+        "--kubeconfig=/kubeconfig",
+        "--master=https://192.168.4.20:6443",
+        "--kube-api-qps=50",
+        "--kube-api-burst=100",
+        "--leader-elect-lease-duration=30s",
+        "--leader-elect-renew-deadline=15s",
+        "--leader-elect-retry-period=5s",
+        "--leader-elect-resource-name=mine",
+        "--leader-elect-resource-namespace=here",
+        "--enable-leader-migration",
+        "--leader-migration-config=/migration.yaml",
+        "--bind-address=192.168.4.21",
+        "--secure-port=10001",
+        "--permit-port-sharing",
+        "--permit-address-sharing=true",
+        &cert_dir,
+        "--tls-cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+        "--tls-min-version=VersionTLS13",
+        "--tls-curve-preferences=29,23",
+        "--authentication-kubeconfig=/authn",
+        "--authentication-token-webhook-cache-ttl=20s",
+        "--authentication-skip-lookup",
+        "--authentication-tolerate-lookup-failure",
+        "--client-ca-file=/ca.crt",
+        "--requestheader-client-ca-file=/front.crt",
+        "--requestheader-allowed-names=a,b",
+        "--requestheader-uid-headers=x-remote-uid",
+        "--authorization-kubeconfig=/authz",
+        "--authorization-webhook-cache-authorized-ttl=1m",
+        "--authorization-webhook-cache-unauthorized-ttl=2m",
+        "--authorization-always-allow-paths=/healthz",
+        "--logging-format=json",
+        "-v=4",
+    ]);
+    let Checked { controller, log } = options;
+    let seconds = std::time::Duration::from_secs;
+    let enabled: Vec<_> = controller.controllers.iter().copied().collect();
+    assert_eq!(enabled, [Controller::Node, Controller::NodeLifecycle, Controller::Route]);
+    let periods = controller.periods;
+    assert_eq!(
+        (periods.node_status_update, periods.node_monitor, periods.route_reconciliation, controller.start_interval),
+        (seconds(600), seconds(2), seconds(30), seconds(120))
+    );
+    assert_eq!((controller.configures_routes, controller.identities), (false, Identities::PerController));
+    assert_eq!((controller.limits.node_writes, controller.limits.service_writes), (5, 1));
+    assert_eq!(controller.server.kubeconfig.as_deref(), Some("/kubeconfig".as_ref()));
+    assert_eq!(controller.server.url.expect("a URL").authority().expect("a host").as_str(), "192.168.4.20:6443");
+    assert_eq!(controller.server.rate, Some((50.0, 100)));
+    let lease = controller.lease.expect("a lease");
+    assert_eq!((lease.namespace.as_str(), lease.name.as_str()), ("here", "mine"));
+    let timing = lease.timing;
+    assert_eq!(
+        (timing.lease_duration, timing.renew_deadline, timing.retry_period),
+        (seconds(30), seconds(15), seconds(5))
+    );
+    assert_eq!(controller.migration, Some(MigrationOptions { file: Some("/migration.yaml".into()) }));
+    let serving = controller.serving.expect("a port");
+    assert_eq!(serving.address.to_string(), "192.168.4.21:10001");
+    assert!(serving.shares_port && serving.shares_address);
+    assert_eq!(serving.certificate, CertificateSource::Folder(folder.path().to_owned()));
+    let access = serving.access;
+    assert_eq!(
+        (access.token_ttl, access.authorized_ttl, access.unauthorized_ttl),
+        (seconds(20), seconds(60), seconds(120))
+    );
+    assert!(access.skips_lookup && access.tolerates_lookup_failure);
+    assert_eq!(access.always_allowed, ["/healthz"]);
+    assert_eq!(access.client_ca_file, Some("/ca.crt".into()));
+    let header = access.request_header;
+    assert_eq!((header.ca_file, header.allowed_names.len()), (Some("/front.crt".into()), 2));
+    assert_eq!((header.username, header.uid), (vec!["x-remote-user".to_owned()], vec!["x-remote-uid".to_owned()]));
+    assert_eq!((log.format, log.verbosity), (Format::Json, 4));
+}
+
+#[test]
+fn without_flags_a_config_is_made_that_has_no_limit_of_requests_and_fifty_writes() {
+    let options = checked(&[]).controller;
+    assert_eq!(options.server.rate, None);
+    assert_eq!((options.limits.node_writes, options.limits.service_writes), (IN_FLIGHT, IN_FLIGHT));
+    assert_eq!((options.controllers.len(), options.identities), (Controller::ALL.len(), Identities::One));
+    assert_eq!(options.serving.expect("a port").certificate, CertificateSource::Memory);
+    assert_eq!(options.migration, None);
+    assert!(checked(&["--secure-port=0"]).controller.serving.is_none());
+    assert!(checked(&["--leader-elect=false"]).controller.lease.is_none());
+}
+
+#[test]
+fn flags_of_webhooks_and_others_without_meaning_are_accepted_and_told() {
+    let args = parse(&[
+        "--webhooks=*,-a",
+        "--webhook-secure-port=0",
+        "--webhook-bind-address",
+        "0.0.0.0",
+        "--allow-untagged-cloud",
+        "--allocate-node-cidrs=true",
+        "--cluster-cidr=10.244.0.0/16",
+        "--node-sync-period=0s",
+        "--external-cloud-volume-plugin=",
+        "--feature-gates=A=true,B=false",
+        "--profiling=false",
+        "--min-resync-period=12h",
+        "--kube-api-content-type=application/vnd.kubernetes.protobuf",
+        "--cluster-name=kubernetes",
+        "--log-flush-frequency=5s",
+    ]);
+    assert_eq!(args.ignored.given.len(), 14, "{:?}", args.ignored.given);
+    assert!(check(&args).is_ok());
+    assert_eq!(parse(&[]).ignored.given, []);
+}
+
+#[test]
+fn faults_are_upstreams_and_told_all_at_once() {
+    for (name, flags, want) in [
+        (
+            "concurrent-node-syncs -5",
+            &["--concurrent-node-syncs=-5"][..],
+            &["concurrent-node-syncs must be a positive number"][..],
+        ),
+        (
+            "concurrent-node-syncs 0",
+            &["--concurrent-node-syncs=0"],
+            &["concurrent-node-syncs must be a positive number"],
+        ),
+        ("concurrent-node-syncs 5", &["--concurrent-node-syncs=5"], &[]),
+        (
+            "concurrent-node-syncs 5 with status updates 5",
+            &["--concurrent-node-syncs=5", "--concurrent-node-status-updates=5"],
+            &[],
+        ),
+        (
+            "concurrent-node-syncs 5 with status updates -1",
+            &["--concurrent-node-syncs=5", "--concurrent-node-status-updates=-1"],
+            &["concurrent-node-status-updates cannot be a negative number"],
+        ),
+        ("no cloud provider", &["--cloud-provider="], &["--cloud-provider cannot be empty"]),
+        (
+            "another lock",
+            &["--leader-elect-resource-lock=configmapsleases"],
+            &["resourceLock value must be \"leases\""],
+        ),
+        (
+            "a renew deadline that is too long",
+            &["--leader-elect-renew-deadline=15s"],
+            &["leaseDuration must be greater than renewDeadline"],
+        ),
+        (
+            "a retry period that is too long",
+            &["--leader-elect-retry-period=9s"],
+            &["renewDeadline must be greater than retryPeriod*JitterFactor"],
+        ),
+        (
+            "migration without a lease",
+            &["--enable-leader-migration", "--leader-elect=false"],
+            &["--enable-leader-migration needs --leader-elect: without a Lease nothing says who runs what"],
+        ),
+        (
+            "a certificate without a key",
+            &["--tls-cert-file=/a"],
+            &["--tls-cert-file and --tls-private-key-file belong together: give both or none"],
+        ),
+        (
+            "several",
+            &["--controllers=red-controller,-grey-controller", "--cloud-provider=aws", "--logging-format=xml"],
+            &[
+                "--cloud-provider: unknown cloud provider \"aws\": it is \"cairn\"",
+                "\"red-controller\" is not in the list of known controllers",
+                "\"grey-controller\" is not in the list of known controllers",
+                "--logging-format: \"xml\" is not supported: it is \"text\" or \"json\"",
+            ],
+        ),
+    ] {
+        assert_eq!(faults(flags), want, "{name}");
+    }
+    let none = CommandLine::try_parse_from(["controller"]).expect("it parses").args;
+    assert!(check(&none).expect_err("a fault").to_string().contains("--cloud-config is missing"));
+}
+
+#[test]
+fn configz_shows_what_is_in_force_under_upstreams_names() {
+    let args = parse(&["--controllers=service,-route", "--leader-elect-lease-duration=1m30s"]);
+    let selection = Selection::read(&args.generic.controllers).expect("known names");
+    let shown = configz::configuration(&args, &selection);
+    for (pointer, want) in [
+        ("/kind", serde_json::json!("CloudControllerManagerConfiguration")),
+        ("/Generic/Controllers", serde_json::json!(["service-lb-controller", "-node-route-controller"])),
+        ("/Generic/LeaderElection/leaseDuration", serde_json::json!("1m30s")),
+        ("/KubeCloudShared/NodeMonitorPeriod", serde_json::json!("5s")),
+        ("/NodeStatusUpdateFrequency", serde_json::json!("5m0s")),
+    ] {
+        assert_eq!(shown.pointer(pointer), Some(&want), "{pointer}");
+    }
+}

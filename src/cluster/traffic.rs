@@ -1,0 +1,353 @@
+#![expect(clippy::disallowed_methods, reason = "shell: a write outlives whoever asked for it")]
+//! What holds for every request to the API server.
+//!
+//! - At most 50 writes are on their way at a time, and of each client no more than it may have.
+//! - A write that was sent is waited for to its answer, also when nobody waits any more: so
+//!   [`Traffic::settled`] can say when nothing is on its way, and only then a Lease is given back.
+//! - A server that says 429 is left alone for as long as it says.
+//! - With `--kube-api-qps`, requests wait for their turn.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::http::header::{AUTHORIZATION, HeaderValue, RETRY_AFTER};
+use axum::http::{HeaderMap, Method, Request, Response, StatusCode};
+use futures_util::future::BoxFuture;
+use kube::client::Body;
+use thiserror::Error;
+use tokio::sync::{AcquireError, Semaphore, watch};
+use tower::{BoxError, Service};
+
+use super::clock;
+use super::metrics::Metrics;
+use super::throttle::Throttle;
+use crate::model::Moment;
+
+/// Writes of the whole process on their way at the same time.
+pub const IN_FLIGHT: usize = 50;
+/// The API server answers a write in milliseconds; one that takes this long is not coming.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
+/// By then the API server itself has given up (its `--request-timeout`).
+const OVER_AFTER: Duration = Duration::from_secs(61);
+/// What a 429 without `Retry-After` means, as in client-go.
+const PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// No answer to a write came: it may have happened.
+#[derive(Debug, Clone, Copy, Error)]
+#[error("the API server did not answer within {} s", ANSWERED_WITHIN.as_secs())]
+pub struct Unanswered;
+
+/// Shared by all clients of one process but the election's.
+#[derive(Debug)]
+pub struct Traffic {
+    writes: Arc<Semaphore>,
+    paused_until: Mutex<Moment>,
+    throttle: Option<Mutex<Throttle>>,
+}
+
+impl Traffic {
+    /// No request yet. `rate` is requests a second and how many of them at once.
+    pub fn new(rate: Option<(f64, u32)>) -> Self {
+        let throttle = rate.map(|(rate, burst)| Mutex::new(Throttle::new(rate, burst, clock::now())));
+        Self { writes: Arc::new(Semaphore::new(IN_FLIGHT)), paused_until: Mutex::default(), throttle }
+    }
+
+    /// Waits until every write has been answered, and lets no other be sent from now on.
+    pub async fn settled(&self) {
+        let all = u32::try_from(IN_FLIGHT).expect("fifty");
+        // Waiters queue up in order: writes that wait already are overtaken by the closing only.
+        if let Ok(permits) = self.writes.acquire_many(all).await {
+            permits.forget();
+        }
+        self.writes.close();
+    }
+
+    /// Notes how long the server wants to be left alone.
+    fn heed(&self, status: StatusCode, headers: &HeaderMap) {
+        if status != StatusCode::TOO_MANY_REQUESTS {
+            return;
+        }
+        let seconds = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
+        let pause = seconds.map_or(PAUSE, Duration::from_secs).min(LONGEST_PAUSE);
+        let mut until = self.paused_until.lock().unwrap_or_else(PoisonError::into_inner);
+        *until = (*until).max(clock::now() + pause);
+    }
+
+    /// Waits for the turn of one request.
+    async fn turn(&self) {
+        if let Some(throttle) = &self.throttle {
+            let turn = throttle.lock().unwrap_or_else(PoisonError::into_inner).turn(clock::now());
+            clock::until(Some(turn)).await;
+        }
+        loop {
+            let until = *self.paused_until.lock().unwrap_or_else(PoisonError::into_inner);
+            if until <= clock::now() {
+                return;
+            }
+            clock::until(Some(until)).await;
+        }
+    }
+}
+
+/// Whether a write may begin now: asked last before it is sent.
+#[derive(Clone)]
+pub struct Fence(Arc<dyn Fn() -> bool + Send + Sync>);
+
+impl Fence {
+    /// A fence that is open while `permits` says so.
+    pub fn new(permits: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(permits))
+    }
+
+    /// A fence that is always open.
+    pub fn open() -> Self {
+        Self::new(|| true)
+    }
+}
+
+impl std::fmt::Debug for Fence {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Fence").field(&(self.0)()).finish()
+    }
+}
+
+/// A write was not sent: this process does not lead any more.
+#[derive(Debug, Clone, Copy, Error)]
+#[error("this process does not lead any more")]
+pub struct Fenced;
+
+/// The rules of one client.
+#[derive(Debug, Clone)]
+pub struct Rules {
+    /// What it shares with others; `None` for the election, which waits for nobody.
+    pub traffic: Option<Arc<Traffic>>,
+    /// Writes of this client on their way at the same time.
+    pub writes: Arc<Semaphore>,
+    /// Whether they may begin.
+    pub fence: Fence,
+    /// As whom, if not as the process itself; requests wait for the first token.
+    pub token: Option<watch::Receiver<Option<HeaderValue>>>,
+    /// Where requests are counted.
+    pub metrics: Metrics,
+    /// The server, for the metrics.
+    pub host: String,
+}
+
+/// The layer around a client that keeps the rules.
+#[derive(Debug)]
+pub struct Ruled<S> {
+    inner: S,
+    rules: Rules,
+}
+
+impl<S> Ruled<S> {
+    /// Puts `inner` under the rules.
+    pub fn new(inner: S, rules: Rules) -> Self {
+        Self { inner, rules }
+    }
+}
+
+impl<S, B> Service<Request<Body>> for Ruled<S>
+where
+    S: Service<Request<Body>, Response = Response<B>, Error = BoxError>,
+    S::Future: Send + 'static,
+    B: Send + 'static,
+{
+    type Response = Response<B>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Response<B>, BoxError>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        let rules = self.rules.clone();
+        if let Some(token) = rules.token.as_ref().and_then(|token| token.borrow().clone()) {
+            request.headers_mut().insert(AUTHORIZATION, token);
+        } else if rules.token.is_some() {
+            return Box::pin(async { Err(NoToken.into()) });
+        }
+        let method = request.method().clone();
+        // Nothing is sent before the future is polled.
+        let answer = self.inner.call(request);
+        Box::pin(async move {
+            if method == Method::GET || method == Method::HEAD {
+                if let Some(traffic) = &rules.traffic {
+                    traffic.turn().await;
+                }
+                return observed(&rules, &method, answer).await;
+            }
+            write(rules, method, answer).await
+        })
+    }
+}
+
+/// The ServiceAccount of a controller has no token yet.
+#[derive(Debug, Clone, Copy, Error)]
+#[error("there is no token yet for this controller's ServiceAccount")]
+pub struct NoToken;
+
+async fn write<B: Send + 'static>(
+    rules: Rules,
+    method: Method,
+    answer: impl Future<Output = Result<Response<B>, BoxError>> + Send + 'static,
+) -> Result<Response<B>, BoxError> {
+    let closed = |_: AcquireError| BoxError::from("the process is ending");
+    let own = Arc::clone(&rules.writes).acquire_owned().await.map_err(closed)?;
+    let shared = match &rules.traffic {
+        Some(traffic) => {
+            traffic.turn().await;
+            Some(Arc::clone(&traffic.writes).acquire_owned().await.map_err(closed)?)
+        }
+        None => None,
+    };
+    if !(rules.fence.0)() {
+        return Err(Fenced.into());
+    }
+    // Not aborted with whoever asked: a request that was sent may take effect until it is answered.
+    let sent = tokio::spawn(async move {
+        let answer = tokio::time::timeout(OVER_AFTER, observed(&rules, &method, answer)).await;
+        drop((own, shared));
+        answer.unwrap_or_else(|_| Err(Unanswered.into()))
+    });
+    match tokio::time::timeout(ANSWERED_WITHIN, sent).await {
+        Ok(answered) => answered?,
+        Err(_) => Err(Unanswered.into()),
+    }
+}
+
+async fn observed<B>(
+    rules: &Rules,
+    method: &Method,
+    answer: impl Future<Output = Result<Response<B>, BoxError>>,
+) -> Result<Response<B>, BoxError> {
+    let begun = clock::now();
+    let answer = answer.await;
+    let status = answer.as_ref().ok().map(Response::status);
+    rules.metrics.observe(&rules.host, method, status, clock::now().since(begun));
+    if let (Some(traffic), Ok(response)) = (&rules.traffic, &answer) {
+        traffic.heed(response.status(), response.headers());
+    }
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use tokio::task::JoinSet;
+    use tower::{ServiceExt, service_fn};
+
+    fn rules(traffic: &Arc<Traffic>, own: usize) -> Rules {
+        Rules {
+            traffic: Some(Arc::clone(traffic)),
+            writes: Arc::new(Semaphore::new(own)),
+            fence: Fence::open(),
+            token: None,
+            metrics: Metrics::default(),
+            host: "api".to_owned(),
+        }
+    }
+
+    fn request(method: Method) -> Request<Body> {
+        Request::builder().method(method).body(Body::empty()).expect("a request")
+    }
+
+    /// How many requests are in the server at once, at the most.
+    async fn most_at_once(own: usize) -> usize {
+        let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let traffic = Arc::new(Traffic::new(None));
+        let shared = rules(&traffic, own);
+        let mut tasks = JoinSet::new();
+        for _ in 0..200 {
+            let (now, most) = (Arc::clone(&now), Arc::clone(&most));
+            let server = service_fn(move |_| {
+                let (now, most) = (Arc::clone(&now), Arc::clone(&most));
+                async move {
+                    most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    tokio::task::yield_now().await;
+                    now.fetch_sub(1, Ordering::SeqCst);
+                    Ok::<_, BoxError>(Response::new(()))
+                }
+            });
+            tasks.spawn(Ruled::new(server, shared.clone()).oneshot(request(Method::PATCH)));
+        }
+        while let Some(answer) = tasks.join_next().await {
+            answer.expect("no panic").expect("an answer");
+        }
+        most.load(Ordering::SeqCst)
+    }
+
+    #[tokio::test]
+    async fn no_more_writes_are_on_their_way_than_fifty_and_than_a_client_may_have() {
+        assert_eq!(most_at_once(1000).await, IN_FLIGHT);
+        assert_eq!(most_at_once(7).await, 7);
+    }
+
+    #[tokio::test]
+    async fn a_write_nobody_waits_for_is_still_on_its_way_and_none_is_sent_after_the_last() {
+        let traffic = Arc::new(Traffic::new(None));
+        let (answer, answered) = watch::channel(false);
+        let server = service_fn(move |_| {
+            let mut answered = answered.clone();
+            async move {
+                let _ = answered.wait_for(|answered| *answered).await;
+                Ok::<_, BoxError>(Response::new(()))
+            }
+        });
+        let mut write = Box::pin(Ruled::new(server.clone(), rules(&traffic, 50)).oneshot(request(Method::PUT)));
+        tokio::select! {
+            _ = &mut write => panic!("nobody has answered"),
+            () = tokio::task::yield_now() => {}
+        }
+        drop(write);
+        let mut settled = Box::pin(traffic.settled());
+        tokio::select! {
+            () = &mut settled => panic!("a write is on its way"),
+            () = tokio::task::yield_now() => {}
+        }
+        answer.send_replace(true);
+        settled.await;
+        let late = Ruled::new(server, rules(&traffic, 50)).oneshot(request(Method::PUT)).await;
+        assert_eq!(late.expect_err("it is too late").to_string(), "the process is ending");
+    }
+
+    #[tokio::test]
+    async fn a_write_that_waited_too_long_for_its_turn_is_not_sent() {
+        let traffic = Arc::new(Traffic::new(None));
+        let server = service_fn(|_| async { Ok::<_, BoxError>(Response::new(())) });
+        let fence = Fence::new(|| false);
+        let rules = || Rules { fence: fence.clone(), ..rules(&traffic, 50) };
+        let answer = Ruled::new(server, rules()).oneshot(request(Method::PATCH)).await;
+        assert!(answer.expect_err("it does not lead").is::<Fenced>());
+        Ruled::new(server, rules()).oneshot(request(Method::GET)).await.expect("whoever does not lead may read");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_without_an_answer_is_told_as_such() {
+        let traffic = Arc::new(Traffic::new(None));
+        let server = service_fn(|_| std::future::pending::<Result<Response<()>, BoxError>>());
+        let answer = Ruled::new(server, rules(&traffic, 50)).oneshot(request(Method::POST)).await;
+        assert!(answer.expect_err("no answer").is::<Unanswered>());
+    }
+
+    #[tokio::test]
+    async fn a_server_that_says_429_is_left_alone_for_as_long_as_it_says() {
+        for (header, want) in [(Some("7"), 7), (None, 1), (Some("soon"), 1), (Some("86400"), 60)] {
+            let traffic = Traffic::new(None);
+            let mut headers = HeaderMap::new();
+            if let Some(header) = header {
+                headers.insert(RETRY_AFTER, HeaderValue::from_static(header));
+            }
+            let before = clock::now();
+            traffic.heed(StatusCode::OK, &headers);
+            assert_eq!(*traffic.paused_until.lock().expect("not poisoned"), Moment::default(), "{header:?}");
+            traffic.heed(StatusCode::TOO_MANY_REQUESTS, &headers);
+            let pause = traffic.paused_until.lock().expect("not poisoned").since(before);
+            assert_eq!(pause.as_secs(), want, "{header:?}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+#![expect(clippy::disallowed_methods, reason = "shell: owns the election's task")]
+//! This process's part in the election for one Lease, or that there is none.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tracing::warn;
+
+use crate::cluster::client::{ClientError, Server};
+use crate::cluster::traffic::Fence;
+use crate::leader::{self, End, Leadership, LeaseConfig};
+use crate::telemetry::health::Health;
+
+/// How long giving the Lease back may take; after that it runs out by itself.
+const RELEASE: Duration = Duration::from_millis(1200);
+
+/// A stand for one Lease; dropping it ends it without giving anything back.
+pub struct Election {
+    leadership: watch::Receiver<Leadership>,
+    identity: String,
+    held: Option<Held>,
+    // Without a Lease nothing else keeps the channel open.
+    _leader: Option<watch::Sender<Leadership>>,
+}
+
+struct Held {
+    lease: String,
+    release: watch::Sender<bool>,
+    task: JoinHandle<End>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Election {
+    /// Stands for the Lease, on a connection of its own; without one, this process leads at once.
+    ///
+    /// # Errors
+    /// When the settings for the API server do not work.
+    pub fn stand(server: &Server, lease: Option<&LeaseConfig>) -> Result<Self, ClientError> {
+        let Some(config) = lease else {
+            let (leader, leadership) = watch::channel(Leadership::Leader);
+            return Ok(Self { leadership, identity: leader::identity(), held: None, _leader: Some(leader) });
+        };
+        let (elected, leadership) = watch::channel(Leadership::Candidate);
+        let (release, released) = watch::channel(false);
+        let task = tokio::spawn(leader::hold(server.election_client()?, config.clone(), elected, released));
+        let held = Some(Held { lease: config.name.clone(), release, task });
+        Ok(Self { leadership, identity: config.identity.clone(), held, _leader: None })
+    }
+
+    /// What this process is.
+    pub fn leadership(&self) -> watch::Receiver<Leadership> {
+        self.leadership.clone()
+    }
+
+    /// Whether a write may begin: while this process leads.
+    pub fn fence(&self) -> Fence {
+        let leadership = self.leadership();
+        Fence::new(move || *leadership.borrow() == Leadership::Leader)
+    }
+
+    /// Who it is, in the Lease and in Events.
+    pub fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    /// The Lease's name, if there is one.
+    pub fn lease(&self) -> Option<&str> {
+        self.held.as_ref().map(|held| held.lease.as_str())
+    }
+
+    /// Adds the check `leaderElection`: well for whoever leads or waits.
+    pub fn watch_over(&self, health: &Health) {
+        if self.held.is_some() {
+            let leadership = self.leadership();
+            health.add("leaderElection", move || *leadership.borrow() != Leadership::Lost);
+        }
+    }
+
+    /// Gives the Lease back, if it is held.
+    pub async fn release(mut self) {
+        let Some(held) = &mut self.held else { return };
+        held.release.send_replace(true);
+        if tokio::time::timeout(RELEASE, &mut held.task).await.is_err() {
+            warn!(lease = held.lease, "the lease could not be given back in time; it runs out by itself");
+        }
+    }
+
+    /// Ends without giving anything back.
+    pub fn abandon(self) {
+        drop(self);
+    }
+}

@@ -1,0 +1,78 @@
+//! How a controller is started.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::cluster::client::ServerOptions;
+use crate::config::{CloudConfig, Controller};
+use crate::leader::LeaseConfig;
+use crate::telemetry::secure::ServingOptions;
+
+/// How a controller is started.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// How to reach the API server.
+    pub server: ServerOptions,
+    /// Where the inventory is.
+    pub cloud_config: CloudConfig,
+    /// The controllers that are to run.
+    pub controllers: BTreeSet<Controller>,
+    /// The Lease to stand for; `None` acts without one.
+    pub lease: Option<LeaseConfig>,
+    /// The second Lease, if some controllers are to run under one; only with `lease`.
+    pub migration: Option<MigrationOptions>,
+    /// How often is looked without a change.
+    pub periods: Periods,
+    /// How long after one controller the next is started.
+    pub start_interval: Duration,
+    /// Whether the route controller may do its work.
+    pub configures_routes: bool,
+    /// Writes on their way at the same time.
+    pub limits: Limits,
+    /// As whom controllers write.
+    pub identities: Identities,
+    /// The secure port, if one is to be served.
+    pub serving: Option<ServingOptions>,
+    /// What `/configz` shows.
+    pub configz: Value,
+}
+
+/// Leader migration, as the flags have it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MigrationOptions {
+    /// The LeaderMigrationConfiguration; `None` is Kubernetes' default.
+    pub file: Option<PathBuf>,
+}
+
+/// How often is looked without a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Periods {
+    /// At addresses and labels of Nodes.
+    pub node_status_update: Duration,
+    /// At Nodes that are not Ready.
+    pub node_monitor: Duration,
+    /// At routes.
+    pub route_reconciliation: Duration,
+}
+
+/// Writes of one controller on their way at the same time, each at least 1; all together never have
+/// more than [`IN_FLIGHT`](crate::cluster::traffic::IN_FLIGHT).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// About Nodes.
+    pub node_writes: usize,
+    /// About Services.
+    pub service_writes: usize,
+}
+
+/// As whom controllers write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Identities {
+    /// All as the process.
+    One,
+    /// Each as a ServiceAccount of its own ([`Controller::account`]).
+    PerController,
+}

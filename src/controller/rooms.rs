@@ -1,0 +1,272 @@
+#![expect(clippy::disallowed_methods, reason = "shell: owns the controllers' tasks, seeds their jitter")]
+//! The controllers that run in this process, and what `/state` shows of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use axum::http::HeaderValue;
+use k8s_openapi::api::core::v1::{Node, Service};
+use kube::runtime::watcher::Config;
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tracing::{info, warn};
+
+use super::{Identities, Options};
+use crate::api::{AddressPool, Machine, NodeReport, NodeReportStatus, NodeRoute};
+use crate::cluster::client::{Identity, Server};
+use crate::cluster::events::{Events, Reporter};
+use crate::cluster::store::Store;
+use crate::cluster::traffic::{Fence, IN_FLIGHT};
+use crate::cluster::{identity, views};
+use crate::config::Controller;
+use crate::inventory::InventoryState;
+use crate::leader::Leadership;
+use crate::model::views::{NodeView, ServiceView};
+use crate::telemetry::health::Health;
+use crate::telemetry::metrics::Metrics;
+use crate::{machine, node, route, service};
+
+/// What the rooms see of the cluster; each kind is watched once, by the process itself.
+#[derive(Clone)]
+struct Stores {
+    nodes: Store<NodeView>,
+    machines: Option<Store<machine::MachineObject>>,
+    services: Option<Store<ServiceView>>,
+    pools: Option<Store<service::plan::ObservedPool>>,
+    routes: Option<Store<route::plan::ObservedRoute>>,
+    reports: Option<Store<NodeReportStatus>>,
+}
+
+/// Where the rooms show how they are.
+pub struct Shown {
+    /// One check for each that runs.
+    pub health: Arc<Health>,
+    /// Which run.
+    pub metrics: Metrics,
+    /// The node room's own.
+    pub node_metrics: node::metrics::Metrics,
+}
+
+/// The rooms of this process, and their tasks.
+pub struct Rooms {
+    server: Server,
+    fence: Fence,
+    inventory: watch::Receiver<Arc<InventoryState>>,
+    shown: Shown,
+    stores: Arc<OnceLock<Stores>>,
+    tokens: BTreeMap<&'static str, watch::Receiver<Option<HeaderValue>>>,
+    tasks: JoinSet<()>,
+}
+
+impl Rooms {
+    /// None runs yet.
+    pub fn new(server: Server, fence: Fence, inventory: watch::Receiver<Arc<InventoryState>>, shown: Shown) -> Self {
+        let (stores, tokens, tasks) = (Arc::default(), BTreeMap::new(), JoinSet::new());
+        Self { server, fence, inventory, shown, stores, tokens, tasks }
+    }
+
+    /// What `/state` shows.
+    pub fn state(&self, identity: &str, leadership: watch::Receiver<Leadership>) -> State {
+        let (inventory, stores) = (self.inventory.clone(), Arc::clone(&self.stores));
+        State { identity: identity.to_owned(), leadership, inventory, stores }
+    }
+
+    /// Starts the controllers that are to run.
+    ///
+    /// # Errors
+    /// When the settings for the API server do not work.
+    pub fn start(&mut self, options: &Options, instance: &str) -> anyhow::Result<()> {
+        let mut enabled = options.controllers.clone();
+        if !options.configures_routes && enabled.remove(&Controller::Route) {
+            warn!("routes are not configured: --configure-cloud-routes=false");
+        }
+        let stores = self.watch(&enabled)?;
+        let _ = self.stores.set(stores.clone());
+        for (place, controller) in (0..).zip(enabled) {
+            // As upstream, up to twice as long.
+            let delay = options.start_interval.mul_f64(f64::from(place) * (1.0 + fastrand::f64()));
+            self.start_one(controller, options, &stores, instance, delay)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until a room has ended, which none does by itself.
+    ///
+    /// # Errors
+    /// Always.
+    pub async fn ended(&mut self) -> anyhow::Result<()> {
+        match self.tasks.join_next().await {
+            Some(ended) => {
+                ended.context("a room of the controller failed")?;
+                bail!("a room of the controller ended by itself")
+            }
+            // No controller is enabled.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Ends all of them.
+    pub async fn shutdown(&mut self) {
+        self.tasks.shutdown().await;
+    }
+
+    fn watch(&self, enabled: &BTreeSet<Controller>) -> anyhow::Result<Stores> {
+        let client = &self.server.client("shared-informers")?;
+        let [initializes, serves, routes] =
+            [Controller::Node, Controller::Service, Controller::Route].map(|name| enabled.contains(&name));
+        let reports = initializes || routes;
+        let all = Config::default;
+        Ok(Stores {
+            nodes: Store::watch::<Node>(Api::all(client.clone()), all(), views::node),
+            machines: initializes.then(|| Store::watch::<Machine>(Api::all(client.clone()), all(), machine::object)),
+            // All of them: one that stops being a load balancer has to be cleaned up.
+            services: serves.then(|| Store::watch::<Service>(Api::all(client.clone()), all(), views::service)),
+            pools: serves.then(|| Store::watch::<AddressPool>(Api::all(client.clone()), all(), service::pool)),
+            routes: routes.then(|| Store::watch::<NodeRoute>(Api::all(client.clone()), all(), route::route)),
+            reports: reports.then(|| Store::watch::<NodeReport>(Api::all(client.clone()), all(), route::report)),
+        })
+    }
+
+    fn start_one(
+        &mut self,
+        controller: Controller,
+        options: &Options,
+        stores: &Stores,
+        instance: &str,
+        delay: Duration,
+    ) -> anyhow::Result<()> {
+        let seed = fastrand::u64(..);
+        let (limits, periods) = (options.limits, options.periods);
+        match controller {
+            Controller::Node => {
+                let client = self.client(controller, options.identities, limits.node_writes)?;
+                self.start_node_rooms(client, stores, instance, (periods.node_status_update, delay));
+            }
+            Controller::NodeLifecycle => {}
+            Controller::Service => {
+                let client = self.client(controller, options.identities, limits.service_writes)?;
+                let events = self.events(&client, service::REPORTER, instance);
+                let (Some(services), Some(pools)) = (stores.services.clone(), stores.pools.clone()) else {
+                    return Ok(());
+                };
+                let nodes = stores.nodes.clone();
+                let context = service::Context { client, services, pools, nodes, events };
+                self.spawn(controller, delay, async move { service::run(context, seed).await });
+            }
+            Controller::Route => {
+                let client = self.client(controller, options.identities, IN_FLIGHT)?;
+                let (Some(routes), Some(reports)) = (stores.routes.clone(), stores.reports.clone()) else {
+                    return Ok(());
+                };
+                let (nodes, period) = (stores.nodes.clone(), periods.route_reconciliation);
+                let context = route::Context { client, nodes, routes, reports, period };
+                self.spawn(controller, delay, async move { route::run(context, seed).await });
+            }
+        }
+        Ok(())
+    }
+
+    /// Machines are shown by whoever sees to Nodes, under the same name.
+    fn start_node_rooms(
+        &mut self,
+        client: Client,
+        stores: &Stores,
+        instance: &str,
+        (period, delay): (Duration, Duration),
+    ) {
+        let seeds = (fastrand::u64(..), fastrand::u64(..));
+        let Some(objects) = stores.machines.clone() else { return };
+        let machine = machine::Context {
+            client: client.clone(),
+            nodes: stores.nodes.clone(),
+            objects,
+            inventory: self.inventory.clone(),
+            events: self.events(&client, machine::REPORTER, instance),
+        };
+        let node = node::Context {
+            events: self.events(&client, node::REPORTER, instance),
+            client,
+            nodes: stores.nodes.clone(),
+            inventory: self.inventory.clone(),
+            reports: stores.reports.clone(),
+            metrics: self.shown.node_metrics.clone(),
+            period,
+        };
+        self.spawn(Controller::Node, delay, async move {
+            tokio::join!(node::run(node, seeds.0), machine::run(machine, seeds.1));
+        });
+    }
+
+    fn spawn(&mut self, controller: Controller, delay: Duration, room: impl Future<Output = ()> + Send + 'static) {
+        let token = self.tokens.get(controller.account()).cloned();
+        let (health, metrics) = (Arc::clone(&self.shown.health), self.shown.metrics.clone());
+        self.tasks.spawn(async move {
+            tokio::time::sleep(delay).await;
+            if let Some(mut token) = token {
+                // A closed channel is a shutdown.
+                let _ = token.wait_for(Option::is_some).await;
+            }
+            health.add(controller.name(), || true);
+            metrics.started(controller.alias());
+            info!(%controller, "controller runs");
+            room.await;
+        });
+    }
+
+    /// A client that writes as the controller.
+    fn client(&mut self, controller: Controller, identities: Identities, writes: usize) -> anyhow::Result<Client> {
+        let account = controller.account();
+        let identity = match identities {
+            Identities::One => Identity::Process,
+            Identities::PerController => {
+                let root = self.server.client("service-accounts")?;
+                let tasks = &mut self.tasks;
+                let token = self.tokens.entry(account).or_insert_with(|| identity::keep(root, account, tasks));
+                Identity::Token(token.clone())
+            }
+        };
+        Ok(self.server.writer(account, identity, writes, self.fence.clone())?)
+    }
+
+    fn events(&mut self, client: &Client, controller: &'static str, instance: &str) -> Events {
+        let reporter = Reporter { controller, instance: instance.to_owned() };
+        Events::start(client.clone(), reporter, &mut self.tasks)
+    }
+}
+
+/// What the process sees now.
+pub struct State {
+    identity: String,
+    leadership: watch::Receiver<Leadership>,
+    inventory: watch::Receiver<Arc<InventoryState>>,
+    stores: Arc<OnceLock<Stores>>,
+}
+
+impl State {
+    /// All of it. Stores are there on a leader only.
+    pub fn show(&self) -> Value {
+        let inventory = self.inventory.borrow().clone();
+        let stores = self.stores.get().map(|stores| {
+            json!({
+                "nodes": stores.nodes.snapshot(),
+                "services": stores.services.as_ref().map(Store::snapshot),
+                "pools": stores.pools.as_ref().map(Store::snapshot),
+                "nodeRoutes": stores.routes.as_ref().map(Store::snapshot),
+                "nodeReports": stores.reports.as_ref().map(Store::snapshot),
+            })
+        });
+        json!({
+            "identity": self.identity,
+            "leadership": format!("{:?}", *self.leadership.borrow()),
+            "inventory": {
+                "machines": inventory.inventory.as_ref().map(|inventory| inventory.machines().collect::<Vec<_>>()),
+                "faults": inventory.faults.to_string(),
+            },
+            "observed": stores,
+        })
+    }
+}

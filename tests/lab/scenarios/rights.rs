@@ -1,0 +1,157 @@
+//! What Cairn may do: enough, and nothing that it never does. The API server's audit log is the witness.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::Node as NodeObject;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject};
+use kube::{
+    Api,
+    api::{DeleteParams, ListParams},
+};
+
+use super::SOON;
+use crate::harness::{
+    Lab, RouterKind,
+    enclosure::inside,
+    service::{ExternalTrafficPolicy, Service},
+    wait_for,
+};
+
+/// A right: account, API group, resource, verb.
+type Right = (String, String, String, String);
+
+/// Rights that a lab without trouble does not use: resource, verb, and what uses it.
+const FOR_OTHER_DAYS: &[(&str, &str, &str)] = &[
+    ("nodes", "delete", "a machine is decommissioned"),
+    ("machines", "delete", "a machine leaves the inventory"),
+    ("noderoutes", "create", "asked for by the patch that makes one; no request of its own"),
+    ("noderoutes", "delete", "a Node goes before the garbage collector knows its NodeRoute"),
+    ("leases", "watch", "a standby waits for the leader's end"),
+];
+
+#[test]
+fn one_account_is_denied_nothing_and_uses_all_it_may() {
+    inside(async || {
+        let mut lab = Lab::builder().nodes(2).router(RouterKind::Bird).start().await?;
+        lab.install_cairn().await?;
+        go_through_the_stories(&mut lab, &[]).await?;
+        judge(&lab).await
+    });
+}
+
+#[test]
+fn an_account_per_controller_is_denied_nothing_and_uses_all_it_may() {
+    inside(async || {
+        let mut lab = Lab::builder().nodes(2).router(RouterKind::Bird).start().await?;
+        lab.install_cairn().await?;
+        lab.cairn()?.give_accounts(lab.control_plane()).await?;
+        go_through_the_stories(&mut lab, &["--use-service-account-credentials"]).await?;
+        let requests = lab.control_plane().requests_by_cairn()?;
+        for account in ["node-controller", "service-controller", "route-controller"] {
+            let user = format!("system:serviceaccount:kube-system:{account}");
+            let writes = requests.iter().filter(|request| request.user == user && request.verb == "patch").count();
+            ensure!(writes > 0, "{account} wrote nothing");
+        }
+        judge(&lab).await
+    });
+}
+
+/// Nodes join, a Service comes and goes, a Node goes, somebody looks at the metrics, Cairn ends.
+async fn go_through_the_stories(lab: &mut Lab, flags: &[&str]) -> Result<()> {
+    lab.apply_pool_and_peer().await?;
+    lab.spawn_controller_with(flags)?;
+    lab.spawn_agents()?;
+    for name in ["n1", "n2"] {
+        lab.node(name)?.wait_until_initialized().await?;
+        let node = lab.node(name)?;
+        wait_for(&format!("{name}'s network is available"), SOON, async || {
+            let conditions = node.object().await?.status.and_then(|status| status.conditions).unwrap_or_default();
+            let condition = conditions.iter().find(|condition| condition.type_ == "NetworkUnavailable");
+            ensure!(condition.is_some_and(|condition| condition.status == "False"), "{condition:?}");
+            Ok(())
+        })
+        .await?;
+    }
+    let web = Service::create(lab.kube(), "web", ExternalTrafficPolicy::Cluster).await?;
+    web.wait_for_addresses(SOON).await?;
+    web.delete().await?;
+    let nodes: Api<NodeObject> = Api::all(lab.kube().clone());
+    nodes.delete("n2", &DeleteParams::default()).await?;
+    super::secure_port::anonymous_is_refused(lab).await?;
+    wait_for("events were told and machines shown", SOON, async || {
+        let all = lab.control_plane().requests_by_cairn()?;
+        let of = |resource: &str| all.iter().filter(|request| request.resource == resource).count();
+        ensure!(of("events") >= 3 && of("machines/status") >= 2, "too few: {all:?}");
+        Ok(())
+    })
+    .await?;
+    let status = lab.controller()?.terminate(SOON).await?;
+    ensure!(status.success(), "the controller ended with {status}");
+    Ok(())
+}
+
+async fn judge(lab: &Lab) -> Result<()> {
+    let requests = lab.control_plane().requests_by_cairn()?;
+    let denied: Vec<_> = requests.iter().filter(|request| request.code == 403).collect();
+    ensure!(denied.is_empty(), "denied: {denied:#?}");
+    let used: BTreeSet<Right> = requests
+        .iter()
+        .map(|request| {
+            let account = request.user.rsplit(':').next().unwrap_or_default().to_owned();
+            (account, request.group.clone(), request.resource.clone(), request.verb.clone())
+        })
+        .collect();
+    let granted = granted(lab).await?;
+    ensure!(granted.len() > 20, "only {} rights were found", granted.len());
+    let unused: Vec<_> = granted.difference(&used).collect();
+    for (account, group, resource, verb) in &unused {
+        println!("granted and not used here: {account}: {verb} {resource} {group}");
+    }
+    let surplus: Vec<_> = unused
+        .into_iter()
+        .filter(|(_, _, resource, verb)| !FOR_OTHER_DAYS.iter().any(|(r, v, _)| r == resource && v == verb))
+        .collect();
+    ensure!(surplus.is_empty(), "granted and never used: {surplus:#?}");
+    Ok(())
+}
+
+/// Every right that one of our own roles gives to an account.
+async fn granted(lab: &Lab) -> Result<BTreeSet<Right>> {
+    let (kube, all) = (lab.kube(), ListParams::default());
+    let cluster_roles: Api<ClusterRole> = Api::all(kube.clone());
+    let roles: Api<Role> = Api::namespaced(kube.clone(), "kube-system");
+    let mut rights = BTreeSet::new();
+    for binding in Api::<ClusterRoleBinding>::all(kube.clone()).list(&all).await? {
+        if is_ours(&binding.role_ref) {
+            let role = cluster_roles.get(&binding.role_ref.name).await.context(binding.role_ref.name)?;
+            rights.extend(of(binding.subjects, role.rules));
+        }
+    }
+    for binding in Api::<RoleBinding>::namespaced(kube.clone(), "kube-system").list(&all).await? {
+        if is_ours(&binding.role_ref) {
+            let role = roles.get(&binding.role_ref.name).await.context(binding.role_ref.name)?;
+            rights.extend(of(binding.subjects, role.rules));
+        }
+    }
+    Ok(rights)
+}
+
+fn is_ours(role: &RoleRef) -> bool {
+    role.name.starts_with("cairn-")
+}
+
+fn of(subjects: Option<Vec<Subject>>, rules: Option<Vec<PolicyRule>>) -> BTreeSet<Right> {
+    let mut rights = BTreeSet::new();
+    for account in subjects.unwrap_or_default() {
+        for rule in rules.iter().flatten() {
+            for group in rule.api_groups.iter().flatten() {
+                for resource in rule.resources.iter().flatten() {
+                    let right = |verb: &String| (account.name.clone(), group.clone(), resource.clone(), verb.clone());
+                    rights.extend(rule.verbs.iter().map(right));
+                }
+            }
+        }
+    }
+    rights
+}
