@@ -2,7 +2,8 @@
 //!
 //! A reload may take a tenth of the machines out of service, and one always. What goes beyond that
 //! has to be named in `acknowledgedRemovals` of an inventory file, so that the change itself says
-//! that it is meant. Machines named there do not count.
+//! that it is meant. Machines named there do not count; those that are planned do, as a file that
+//! was cut off loses them as well.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -123,3 +123,74 @@ fn maintenance(maintenance: &Maintenance) -> Option<String> {
         (Some(reason), Some(until)) => Some(format!("{reason}, until {until}")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::cluster::views;
+    use crate::inventory::file;
+    use crate::machine::plan::{self, Action};
+    use crate::model::MachineState;
+
+    /// The inventory in force, of these lines below `machines:`.
+    fn state(machines: &str) -> InventoryState {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("inventory.yaml");
+        let text = format!("apiVersion: inventory.cairn.dev/v1\nkind: Inventory\nmachines:\n{machines}");
+        std::fs::write(&path, text).expect("a file");
+        let inventory = file::load(&[path]).unwrap_or_else(|faults| panic!("{faults}"));
+        InventoryState { inventory: Some(Arc::new(inventory)), ..InventoryState::unread() }
+    }
+
+    fn nodes(objects: &[(&str, Option<&str>)]) -> BTreeMap<NodeName, Arc<NodeView>> {
+        let view = |(name, provider_id): &(&str, Option<&str>)| {
+            let object = json!({ "metadata": { "name": name }, "spec": { "providerID": provider_id } });
+            let view = views::node(&serde_json::from_value(object).expect("a Node")).expect("a name");
+            (view.name.clone(), Arc::new(view))
+        };
+        objects.iter().map(view).collect()
+    }
+
+    fn id(text: &str) -> MachineId {
+        text.parse().expect("an id")
+    }
+
+    fn objects(ids: &[&str]) -> BTreeMap<MachineId, Arc<MachineObject>> {
+        let object = |id: &&str| {
+            let provider_id = format!("cairn://{id}");
+            let status = MachineStatus { state: MachineState::Active, provider_id, node: None, conditions: Vec::new() };
+            let object = MachineObject { uid: String::new(), resource_version: String::new(), status: Some(status) };
+            (id.parse().expect("an id"), Arc::new(object))
+        };
+        ids.iter().map(object).collect()
+    }
+
+    #[test]
+    fn a_process_that_starts_with_a_file_that_lost_machines_deletes_none() {
+        let (none, known) = (BTreeMap::new(), objects(&["a", "b", "c"]));
+        let deleted = |file: &str, trust| -> Vec<MachineId> {
+            let plan = plan::plan(&observed(&none, &state(file), &known, trust), "now");
+            plan.actions.into_iter().filter(|(_, action)| *action == Action::Delete).map(|(id, _)| id).collect()
+        };
+        assert_eq!(deleted("- {id: a}\n", Trust::Objects), []);
+        assert_eq!(deleted("- {id: a}\n- {id: b}\n", Trust::Objects), [id("c")]);
+        assert_eq!(deleted("- {id: a}\nacknowledgedRemovals: [b]\n", Trust::Objects), [id("b"), id("c")]);
+        assert_eq!(deleted("- {id: a}\n", Trust::Files), [id("b"), id("c")], "the reader of the files has agreed");
+    }
+
+    #[test]
+    fn each_machine_has_its_node_and_its_doubts() {
+        let file = "- {id: a, match: {nodeName: n2}}\n- {id: b, match: {providerID: 'lab://b'}}\n";
+        let views = nodes(&[("n1", None), ("n2", None), ("n3", Some("cairn://a")), ("n4", Some("lab://b"))]);
+        let observed = observed(&views, &state(file), &BTreeMap::new(), Trust::Files);
+        let machines = observed.machines.expect("an inventory");
+        let node = |id: MachineId| machines[&id].node.as_ref().map(|node| node.name.to_string());
+        // Node n3 says that it is machine a, but machine a says that its node is n2: that is a doubt.
+        assert_eq!(node(id("a")).as_deref(), Some("n2"));
+        assert_eq!(machines[&id("a")].doubts.len(), 1);
+        assert_eq!(node(id("b")).as_deref(), Some("n4"));
+        assert_eq!(machines[&id("b")].provider_id, "lab://b");
+    }
+}
