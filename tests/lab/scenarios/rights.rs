@@ -24,6 +24,7 @@ type Right = (String, String, String, String);
 /// Rights that a lab without trouble does not use: resource, verb, and what uses it.
 const FOR_OTHER_DAYS: &[(&str, &str, &str)] = &[
     ("nodes", "delete", "a machine is decommissioned"),
+    ("machines", "create", "asked for by the patch that makes one; no request of its own"),
     ("machines", "delete", "a machine leaves the inventory"),
     ("noderoutes", "create", "asked for by the patch that makes one; no request of its own"),
     ("noderoutes", "delete", "a Node goes before the garbage collector knows its NodeRoute"),
@@ -82,7 +83,12 @@ async fn go_through_the_stories(lab: &mut Lab, flags: &[&str]) -> Result<()> {
     wait_for("events were told and machines shown", SOON, async || {
         let all = lab.control_plane().requests_by_cairn()?;
         let of = |resource: &str| all.iter().filter(|request| request.resource == resource).count();
-        ensure!(of("events") >= 3 && of("machines/status") >= 2, "too few: {all:?}");
+        ensure!(
+            of("events") >= 3 && of("machines/status") >= 2,
+            "{} events, {} machines",
+            of("events"),
+            of("machines/status")
+        );
         Ok(())
     })
     .await?;
