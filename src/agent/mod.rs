@@ -44,6 +44,7 @@ use tokio::time::timeout;
 use tracing::{info, warn};
 
 use crate::agent::default_addresses::{Tables, default_addresses};
+use crate::agent::desired::Desired;
 use crate::agent::entries::Memory;
 use crate::agent::metrics::Metrics;
 use crate::agent::peers::Peers;
@@ -51,6 +52,7 @@ use crate::agent::publisher::Publication;
 use crate::agent::rooms::Rooms;
 use crate::agent::snapshot::Snapshot;
 use crate::agent::stores::Stores;
+use crate::api::PeerException;
 use crate::cluster::clock;
 use crate::model::views::NodeView;
 use crate::model::{Moment, NodeName, RouterId};
@@ -166,20 +168,24 @@ impl Agent {
             self.ready.send_if_modified(|ready| !std::mem::replace(ready, true));
         }
         wrong_peers.extend(desired.doubles.iter().cloned());
+        let look_again = self.report(&snapshot, &desired, wrong_peers);
+        desired.entries.deadline.filter(|_| is_synced).into_iter().chain(look_again).min()
+    }
+
+    /// Tells the cluster what became of the wish. A Node that is gone has no report any more: it
+    /// would be made again and again while the garbage collector takes it away.
+    fn report(&self, snapshot: &Snapshot, desired: &Desired, wrong_peers: Vec<PeerException>) -> Option<Moment> {
         let outcome = self.rooms.outcome(wrong_peers);
-        let mut status = report::report(&self.boot_id, &desired, &outcome);
+        let mut status = report::report(&self.boot_id, desired, &outcome);
         self.metrics.show(&status, outcome.repaired);
-        let mut deadline = desired.entries.deadline.filter(|_| is_synced);
-        if let Some(node) = self.stores.node.get(self.me.as_str()) {
-            if is_synced && waits_for_addresses(&node) {
-                status.default_addresses = propose_addresses(&snapshot);
-                let look_again = clock::now() + NEXT_LOOK;
-                deadline = Some(deadline.map_or(look_again, |deadline| deadline.min(look_again)));
-            }
-            let nodes = snapshot.node_routes.len();
-            self.rooms.publish(Publication { status, node_uid: node.uid.clone(), nodes });
+        let node = self.stores.node.get(self.me.as_str());
+        let is_waiting = self.stores.is_synced() && node.as_deref().is_some_and(waits_for_addresses);
+        if is_waiting {
+            status.default_addresses = propose_addresses(snapshot);
         }
-        deadline
+        let nodes = snapshot.node_routes.len();
+        self.rooms.publish(node.map(|node| Publication { status, node_uid: node.uid.clone(), nodes }));
+        is_waiting.then(|| clock::now() + NEXT_LOOK)
     }
 }
 

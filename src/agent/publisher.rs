@@ -62,7 +62,8 @@ impl Kept {
     }
 }
 
-/// Writes each publication that says something new, until the sender is dropped.
+/// Writes each publication that says something new, and again what others delete or change, until
+/// the sender is dropped. While there is nothing to publish, nothing is.
 pub async fn run(
     client: Client,
     node: NodeName,
@@ -72,52 +73,74 @@ pub async fn run(
     let reports = Api::<NodeReport>::all(client);
     let own = watcher::Config::default().fields(&format!("metadata.name={node}"));
     let mut store = Store::watch::<NodeReport>(reports.clone(), own.any_semantic(), Kept::of);
-    let mut written = Written::new(|kept: &Kept| &kept.resource_version);
-    let mut pacer = Pacer::default();
-    // Drawn once, so that a spread-out change stays spread out.
-    let dice = fastrand::f64();
-    let mut is_away = false;
+    let mut publisher = Publisher {
+        reports,
+        node,
+        metrics,
+        pacer: Pacer::default(),
+        written: Written::new(|kept: &Kept| &kept.resource_version),
+        dice: fastrand::f64(),
+        is_away: false,
+    };
     loop {
         let current = publications.borrow_and_update().clone();
         let wake = match current {
+            Some(current) => publisher.publish(current).await,
             None => None,
-            Some(current) => {
-                let spread = Duration::from_secs_f64(dice * current.nodes as f64 / WRITES_PER_SECOND);
-                match pacer.pace(&current.status, spread, clock::now()) {
-                    Pace::Rest => None,
-                    Pace::At(then) => Some(then.since(clock::now())),
-                    Pace::Now => match write(&reports, &node, &current).await {
-                        Ok(report) => {
-                            if let Some(kept) = Kept::of(&report) {
-                                written.remember(node.to_string(), kept);
-                            }
-                            metrics.report_writes.inc();
-                            pacer.wrote(current.status, clock::now());
-                            if std::mem::take(&mut is_away) {
-                                info!(%node, "reporting again");
-                            }
-                            continue;
-                        }
-                        Err(error) => {
-                            if !std::mem::replace(&mut is_away, true) {
-                                let error = &error as &dyn std::error::Error;
-                                warn!(%node, error, "cannot write the report; trying again");
-                            }
-                            Some(RETRY.mul_f64(0.5 + fastrand::f64()))
-                        }
-                    },
-                }
-            }
         };
         tokio::select! {
             changed = publications.changed() => if changed.is_err() { return },
-            () = store.changed() => {
-                let mut seen: BTreeMap<String, Arc<Kept>> = store.snapshot();
-                written.lay_over(&mut seen);
-                pacer.saw(seen.get(node.as_str()).map(|kept| &kept.status));
-            }
+            () = store.changed() => publisher.saw(store.snapshot()),
             () = sleep(wake) => {}
         }
+    }
+}
+
+struct Publisher {
+    reports: Api<NodeReport>,
+    node: NodeName,
+    metrics: Metrics,
+    pacer: Pacer,
+    written: Written<String, Kept>,
+    /// Drawn once, so that a spread-out change stays spread out.
+    dice: f64,
+    is_away: bool,
+}
+
+impl Publisher {
+    /// Writes what is due, and says how long until it has to be asked again.
+    async fn publish(&mut self, current: Publication) -> Option<Duration> {
+        let spread = Duration::from_secs_f64(self.dice * current.nodes as f64 / WRITES_PER_SECOND);
+        match self.pacer.pace(&current.status, spread, clock::now()) {
+            Pace::Rest => return None,
+            Pace::At(then) => return Some(then.since(clock::now())),
+            Pace::Now => {}
+        }
+        match write(&self.reports, &self.node, &current).await {
+            Ok(report) => {
+                if let Some(kept) = Kept::of(&report) {
+                    self.written.remember(self.node.to_string(), kept);
+                }
+                self.metrics.report_writes.inc();
+                self.pacer.wrote(current.status, clock::now());
+                if std::mem::take(&mut self.is_away) {
+                    info!(node = %self.node, "reporting again");
+                }
+                None
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut self.is_away, true) {
+                    let error = &error as &dyn std::error::Error;
+                    warn!(node = %self.node, error, "cannot write the report; trying again");
+                }
+                Some(RETRY.mul_f64(0.5 + fastrand::f64()))
+            }
+        }
+    }
+
+    fn saw(&mut self, mut seen: BTreeMap<String, Arc<Kept>>) {
+        self.written.lay_over(&mut seen);
+        self.pacer.saw(seen.get(self.node.as_str()).map(|kept| &kept.status));
     }
 }
 

@@ -107,9 +107,9 @@ impl Rooms {
         outcome(&self.route_status.borrow(), &self.guard_status.borrow(), &self.speaker_status.borrow(), wrong_peers)
     }
 
-    /// Hands over the report.
-    pub fn publish(&self, publication: Publication) {
-        set(&self.report, Some(publication));
+    /// Hands over the report; without one, nothing is written any more.
+    pub fn publish(&self, publication: Option<Publication>) {
+        set(&self.report, publication);
     }
 }
 
