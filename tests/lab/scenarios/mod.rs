@@ -12,6 +12,7 @@ mod machines;
 mod meddling;
 mod rights;
 mod secure_port;
+mod lifecycle;
 mod shutdown;
 
 use std::time::Duration;
