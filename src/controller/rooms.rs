@@ -123,7 +123,7 @@ impl Rooms {
         let reports = initializes || routes;
         let all = Config::default;
         Ok(Stores {
-            nodes: Store::watch::<Node>(Api::all(client.clone()), all(), views::node),
+            nodes: Store::watch_news::<Node>(Api::all(client.clone()), all(), views::node, NodeView::says_the_same),
             machines: initializes.then(|| Store::watch::<Machine>(Api::all(client.clone()), all(), machine::object)),
             // All of them: one that stops being a load balancer has to be cleaned up.
             services: serves.then(|| Store::watch::<Service>(Api::all(client.clone()), all(), views::service)),

@@ -8,11 +8,11 @@ mod first_service;
 mod guard;
 mod idle;
 mod leaves_nothing;
+mod lifecycle;
 mod machines;
 mod meddling;
 mod rights;
 mod secure_port;
-mod lifecycle;
 mod shutdown;
 
 use std::time::Duration;
