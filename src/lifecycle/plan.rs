@@ -166,4 +166,4 @@ fn without_shutdown(view: &NodeView) -> Vec<Taint> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

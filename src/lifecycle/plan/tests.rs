@@ -18,7 +18,7 @@ fn shutdown() -> Taint {
 }
 
 /// An initialized Node that is not Ready.
-fn node(name: &str) -> NodeView {
+pub(in crate::lifecycle) fn node(name: &str) -> NodeView {
     NodeView {
         name: name.parse().expect("a name"),
         uid: format!("uid-{name}"),
@@ -202,14 +202,13 @@ fn monitor_nodes_nodes_shutdown() {
 fn the_shutdown_taint_stays_until_the_node_is_ready() {
     use ObservedMachine::{Active, Decommissioned, Maintenance};
     let others = || vec![taint("other", NO_SCHEDULE), taint(SHUTDOWN, "NoExecute"), taint("last", "NoExecute")];
-    let tainted =
-        |ready| NodeView { taints: vec![others(), vec![shutdown()]].concat(), ready: Some(ready), ..node("n1") };
+    let tainted = |ready| NodeView { taints: [others(), vec![shutdown()]].concat(), ready: Some(ready), ..node("n1") };
     check([
         Case {
             name: "other taints stay in front when it is added",
             view: NodeView { taints: others(), ..node("n1") },
             machine: Active(Power::Off),
-            want: Want::Taints(vec![others(), vec![shutdown()]].concat()),
+            want: Want::Taints([others(), vec![shutdown()]].concat()),
         },
         Case { name: "it is there", view: tainted(Truth::False), machine: Active(Power::Off), want: Want::Kept },
         Case {
