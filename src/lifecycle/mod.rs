@@ -87,8 +87,8 @@ async fn carry_out(context: &Context, observed: &Observed, plan: Plan, memory: &
     let mut failures = BTreeMap::new();
     for (name, result) in apply::apply(&context.client, observed, &actions).await {
         let (Some(node), Some(action)) = (observed.nodes.get(&name), actions.get(&name)) else { continue };
-        // What was not answered may have happened: that counts as well.
-        let may_be_gone = *action == Action::Delete && matches!(result, Ok(()) | Err(WriteError::TimedOut));
+        // What was not answered may have happened all the same: that counts as well.
+        let may_be_gone = *action == Action::Delete && !matches!(result, Err(WriteError::Conflict | WriteError::Gone));
         if may_be_gone && !plan::is_acknowledged(&node.view) {
             memory.deletions.remember(node.view.uid.clone(), clock::now());
         }
