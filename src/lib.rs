@@ -11,6 +11,7 @@ pub mod leader;
 pub mod telemetry;
 pub mod node;
 pub mod machine;
+pub mod lifecycle;
 pub mod service;
 pub mod route;
 pub mod controller;

@@ -36,7 +36,12 @@ impl Stores {
         // A list from the server's cache: it may be seconds old, and the watch that follows it is not.
         let cached = Config::any_semantic;
         Self {
-            node: Store::watch::<Node>(Api::all(client.clone()), own.any_semantic(), views::node),
+            node: Store::watch_news::<Node>(
+                Api::all(client.clone()),
+                own.any_semantic(),
+                views::node,
+                NodeView::says_the_same,
+            ),
             node_routes: Store::watch::<NodeRoute>(
                 Api::all(client.clone()),
                 cached(Config::default()),

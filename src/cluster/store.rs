@@ -47,12 +47,15 @@ impl Backoff for Retries {
     }
 }
 
+/// Views by name, as a store and its writer share them.
+type Shared<V> = Arc<RwLock<BTreeMap<String, Arc<V>>>>;
+
 /// Views of every object of one kind, by name (`namespace/name` for namespaced kinds).
 ///
 /// Clones see the same objects, and each notices changes for itself.
 #[derive(Debug)]
 pub struct Store<V> {
-    shared: Arc<RwLock<BTreeMap<String, Arc<V>>>>,
+    shared: Shared<V>,
     state: watch::Receiver<State>,
     // Aborts the watch when the last clone goes.
     _task: Arc<AbortOnDrop>,
@@ -91,9 +94,23 @@ where
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
     {
-        let shared = Arc::new(RwLock::new(BTreeMap::new()));
-        let (sender, state) = watch::channel(State::default());
-        let writer = Writer { shared: Arc::clone(&shared), state: sender, listing: BTreeMap::new(), is_away: false };
+        Self::watch_news(api, config, view, V::eq)
+    }
+
+    /// As [`Store::watch`], but an object that `says_the_same` as before is kept without a word.
+    ///
+    /// For views that carry a resource version to guard writes: a kubelet's heartbeat changes
+    /// nothing else, and what is planned of it would be planned again.
+    pub fn watch_news<K>(
+        api: Api<K>,
+        config: watcher::Config,
+        view: fn(&K) -> Option<V>,
+        says_the_same: fn(&V, &V) -> bool,
+    ) -> Self
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+    {
+        let (writer, shared, state) = Writer::new(says_the_same);
         let task = tokio::spawn(writer.run(api, config, view));
         Self { shared, state, _task: Arc::new(AbortOnDrop(task)) }
     }
@@ -135,14 +152,22 @@ where
 
 /// The task that fills a store.
 struct Writer<V> {
-    shared: Arc<RwLock<BTreeMap<String, Arc<V>>>>,
+    shared: Shared<V>,
     state: watch::Sender<State>,
     /// A list that is not complete yet.
     listing: BTreeMap<String, Arc<V>>,
     is_away: bool,
+    says_the_same: fn(&V, &V) -> bool,
 }
 
 impl<V: PartialEq + Send + Sync + 'static> Writer<V> {
+    fn new(says_the_same: fn(&V, &V) -> bool) -> (Self, Shared<V>, watch::Receiver<State>) {
+        let shared = Shared::<V>::default();
+        let (sender, state) = watch::channel(State::default());
+        let listing = BTreeMap::new();
+        (Self { shared: Arc::clone(&shared), state: sender, listing, is_away: false, says_the_same }, shared, state)
+    }
+
     async fn run<K>(mut self, api: Api<K>, config: watcher::Config, view: fn(&K) -> Option<V>)
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
@@ -192,13 +217,14 @@ impl<V: PartialEq + Send + Sync + 'static> Writer<V> {
             }
             watcher::Event::Apply(object) => {
                 let (name, view) = (name_of(&object), view(&object));
-                self.change(|objects| match view {
-                    Some(view) if objects.get(&name).is_some_and(|known| **known == view) => false,
-                    Some(view) => {
+                self.change(|objects| match (view, objects.get(&name)) {
+                    (Some(view), Some(known)) if **known == view => false,
+                    (Some(view), known) => {
+                        let is_news = known.is_none_or(|known| !(self.says_the_same)(known, &view));
                         objects.insert(name, Arc::new(view));
-                        true
+                        is_news
                     }
-                    None => objects.remove(&name).is_some(),
+                    (None, _) => objects.remove(&name).is_some(),
                 });
             }
             watcher::Event::Delete(object) => {
@@ -222,5 +248,46 @@ fn name_of<K: Resource>(object: &K) -> String {
     match meta.namespace.as_deref() {
         Some(namespace) => format!("{namespace}/{name}"),
         None => name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Node;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::cluster::views;
+    use crate::model::views::{NodeView, Truth};
+
+    fn node(version: u32, status: &Value) -> Node {
+        let object = json!({ "metadata": { "name": "n1", "resourceVersion": version.to_string() }, "status": status });
+        serde_json::from_value(object).expect("a Node")
+    }
+
+    /// As a kubelet writes it every five minutes.
+    fn ready(heartbeat: &str, status: &str) -> Value {
+        json!({ "conditions": [{ "type": "Ready", "status": status, "lastHeartbeatTime": heartbeat }] })
+    }
+
+    #[test]
+    fn a_heartbeat_is_kept_and_not_told() {
+        let (mut writer, shared, mut state) = Writer::new(NodeView::says_the_same);
+        let known = || shared.read().expect("not poisoned").get("n1").cloned().expect("a node");
+        writer.take(watcher::Event::InitApply(node(1, &ready("2027-01-01T00:00:00Z", "True"))), views::node);
+        writer.take(watcher::Event::<Node>::InitDone, views::node);
+        state.mark_unchanged();
+        for (name, object, is_told) in [
+            ("a heartbeat", node(2, &ready("2027-01-01T00:05:00Z", "True")), false),
+            ("not ready", node(3, &ready("2027-01-01T00:10:00Z", "False")), true),
+            ("another heartbeat", node(4, &ready("2027-01-01T00:15:00Z", "False")), false),
+        ] {
+            let version = object.metadata.resource_version.clone();
+            writer.take(watcher::Event::Apply(object), views::node);
+            assert_eq!(state.has_changed().expect("a writer"), is_told, "{name}");
+            assert_eq!(Some(known().resource_version.clone()), version, "{name}: the version guards writes");
+            state.mark_unchanged();
+        }
+        assert_eq!(known().ready, Some(Truth::False));
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! file ─► inventory ──────────────┐
-//! leader::hold ─► leadership ─► node · machine · service · route ─► API server
-//!                  stores ────────┘                 └───► Events
+//! leader::hold ─► leadership ─► node · machine · lifecycle · service · route ─► API server
+//!                  stores ────────┘                                       └───► Events
 //! ```
 //!
 //! Every process reads the inventory, stands for election and serves the secure port; only the
@@ -31,6 +31,7 @@ use crate::cluster;
 use crate::cluster::client::Server;
 use crate::inventory::{self, InventoryState, file};
 use crate::leader::Leadership;
+use crate::lifecycle;
 use crate::node;
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
@@ -54,10 +55,14 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) -> anyhow::Re
     let mut background = JoinSet::new();
     let inventory = read_inventory(&options, &mut background);
     inventory::metrics::register(&mut registry, inventory.clone());
-    let node_metrics = node::metrics::Metrics::register(&mut registry);
     health.add("ping", || true);
     let election = Election::stand(&server, options.lease.as_ref())?;
-    let shown = Shown { health: Arc::clone(&health), metrics: metrics.clone(), node_metrics };
+    let shown = Shown {
+        health: Arc::clone(&health),
+        metrics: metrics.clone(),
+        node_metrics: node::metrics::Metrics::register(&mut registry),
+        lifecycle_metrics: lifecycle::Metrics::register(&mut registry),
+    };
     let mut rooms = Rooms::new(server.clone(), election.fence(), inventory, shown);
     election.watch_over(&health);
     let identity = election.identity().to_owned();

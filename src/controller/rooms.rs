@@ -28,7 +28,7 @@ use crate::leader::Leadership;
 use crate::model::views::{NodeView, ServiceView};
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
-use crate::{machine, node, route, service};
+use crate::{lifecycle, machine, node, route, service};
 
 /// What the rooms see of the cluster; each kind is watched once, by the process itself.
 #[derive(Clone)]
@@ -49,6 +49,8 @@ pub struct Shown {
     pub metrics: Metrics,
     /// The node room's own.
     pub node_metrics: node::metrics::Metrics,
+    /// The lifecycle room's own.
+    pub lifecycle_metrics: lifecycle::Metrics,
 }
 
 /// The rooms of this process, and their tasks.
@@ -121,7 +123,7 @@ impl Rooms {
         let reports = initializes || routes;
         let all = Config::default;
         Ok(Stores {
-            nodes: Store::watch::<Node>(Api::all(client.clone()), all(), views::node),
+            nodes: Store::watch_news::<Node>(Api::all(client.clone()), all(), views::node, NodeView::says_the_same),
             machines: initializes.then(|| Store::watch::<Machine>(Api::all(client.clone()), all(), machine::object)),
             // All of them: one that stops being a load balancer has to be cleaned up.
             services: serves.then(|| Store::watch::<Service>(Api::all(client.clone()), all(), views::service)),
@@ -146,7 +148,18 @@ impl Rooms {
                 let client = self.client(controller, options.identities, limits.node_writes)?;
                 self.start_node_rooms(client, stores, instance, (periods.node_status_update, delay));
             }
-            Controller::NodeLifecycle => {}
+            Controller::NodeLifecycle => {
+                let client = self.client(controller, options.identities, limits.node_writes)?;
+                let context = lifecycle::Context {
+                    events: self.events(&client, lifecycle::REPORTER, instance),
+                    client,
+                    nodes: stores.nodes.clone(),
+                    inventory: self.inventory.clone(),
+                    metrics: self.shown.lifecycle_metrics.clone(),
+                    period: periods.node_monitor,
+                };
+                self.spawn(controller, delay, lifecycle::run(context));
+            }
             Controller::Service => {
                 let client = self.client(controller, options.identities, limits.service_writes)?;
                 let events = self.events(&client, service::REPORTER, instance);

@@ -226,6 +226,11 @@ impl InventoryState {
         Self::default()
     }
 
+    /// Whether the files have been looked at, right or wrong: before that there is nothing to say.
+    pub fn is_read(&self) -> bool {
+        self.inventory.is_some() || !self.faults.is_empty()
+    }
+
     /// What the inventory in force says of a Node.
     pub fn find(&self, node: &NodeIdentity, shared: &SharedKeys) -> Finding {
         match &self.inventory {

@@ -67,6 +67,26 @@ pub enum Note {
         address: IpAddr,
     },
 
+    /// A Node is being deleted: its machine was decommissioned.
+    NodeDeleting {
+        /// The Node.
+        node: NodeName,
+    },
+    /// A Node could not be deleted.
+    NodeDeleteFailed {
+        /// The Node.
+        node: NodeName,
+        /// What the API server said.
+        error: String,
+    },
+    /// A Node should go, but more than the limit would go within ten minutes.
+    DeletionsHeld {
+        /// How many may go.
+        limit: usize,
+    },
+    /// A Node is not Ready, and someone works on its machine.
+    MachineInMaintenance,
+
     /// A Service has its addresses.
     LoadBalancerEnsured,
     /// A Service gave its addresses back.
@@ -173,6 +193,10 @@ impl Note {
             Self::NoAddresses { .. } => "NoAddresses",
             Self::NodeIpMalformed { .. } => "NodeIPMalformed",
             Self::NodeIpNotOffered { .. } => "NodeIPNotOffered",
+            Self::NodeDeleting { .. } => "DeletingNode",
+            Self::NodeDeleteFailed { .. } => "DeletingNodeFailed",
+            Self::DeletionsHeld { .. } => "DeletionsHeld",
+            Self::MachineInMaintenance => "MachineInMaintenance",
             Self::LoadBalancerEnsured => "EnsuredLoadBalancer",
             Self::LoadBalancerDeleted => "DeletedLoadBalancer",
             Self::NoPool => "NoPool",
@@ -215,7 +239,11 @@ impl Note {
     /// Whether someone has to do something.
     pub fn severity(&self) -> Severity {
         match self {
-            Self::NodeSynced | Self::LoadBalancerEnsured | Self::LoadBalancerDeleted => Severity::Normal,
+            Self::NodeSynced
+            | Self::NodeDeleting { .. }
+            | Self::MachineInMaintenance
+            | Self::LoadBalancerEnsured
+            | Self::LoadBalancerDeleted => Severity::Normal,
             _ => Severity::Warning,
         }
     }
@@ -245,6 +273,18 @@ impl fmt::Display for Note {
             ),
             Self::NodeIpNotOffered { address } => {
                 write!(f, "the kubelet's --node-ip {address} is none of the machine's addresses in the inventory")
+            }
+            Self::NodeDeleting { node } => write!(
+                f,
+                "Deleting node {node} because it does not exist in the cloud provider: the inventory says that its machine was decommissioned"
+            ),
+            Self::NodeDeleteFailed { node, error } => write!(f, "Failed deleting node {node}: {error}"),
+            Self::DeletionsHeld { limit } => write!(
+                f,
+                "the node's machine was decommissioned, but within ten minutes more nodes would be deleted than the limit of {limit}: none is, unless its annotation cairn.dev/acknowledge-deletion is \"true\""
+            ),
+            Self::MachineInMaintenance => {
+                f.write_str("the node is not ready and its machine is in maintenance: the node is left as it is")
             }
             Self::LoadBalancerEnsured => f.write_str("Ensured load balancer"),
             Self::LoadBalancerDeleted => f.write_str("Deleted load balancer"),

@@ -57,6 +57,11 @@ pub struct NodeView {
 }
 
 impl NodeView {
+    /// Whether another view says the same of the Node; a heartbeat changes the resource version alone.
+    pub fn says_the_same(&self, other: &Self) -> bool {
+        *self == Self { resource_version: self.resource_version.clone(), ..other.clone() }
+    }
+
     /// The provider ID, when it is one of ours.
     pub fn own_provider_id(&self) -> Option<ProviderId> {
         self.provider_id.as_deref()?.parse().ok()

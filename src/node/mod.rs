@@ -89,10 +89,9 @@ pub async fn run(mut context: Context, seed: u64) {
     }
 }
 
-/// Waits until the files have been looked at, right or wrong: before that there is nothing to say.
 async fn inventory_read(inventory: &mut watch::Receiver<Arc<InventoryState>>) {
-    let is_read = |state: &Arc<InventoryState>| state.inventory.is_some() || !state.faults.is_empty();
-    if inventory.wait_for(is_read).await.is_err() {
+    if inventory.wait_for(|state| state.is_read()).await.is_err() {
+        // The process is ending.
         std::future::pending::<()>().await;
     }
 }

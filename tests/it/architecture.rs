@@ -20,6 +20,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     // Rooms: never each other.
     ("node", SHARED),
     ("machine", SHARED),
+    ("lifecycle", SHARED),
     ("service", SHARED),
     ("route", SHARED),
     ("bgp", SHARED),
@@ -30,6 +31,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
         &[
             "node",
             "machine",
+            "lifecycle",
             "service",
             "route",
             "cluster",
@@ -76,6 +78,8 @@ const PURE: &[&str] = &[
     "inventory/uuid.rs",
     "leader/election.rs",
     "machine/plan.rs",
+    "lifecycle/brake.rs",
+    "lifecycle/plan.rs",
     "node/addresses.rs",
     "node/labels.rs",
     "node/plan.rs",

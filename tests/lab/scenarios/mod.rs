@@ -8,6 +8,7 @@ mod first_service;
 mod guard;
 mod idle;
 mod leaves_nothing;
+mod lifecycle;
 mod machines;
 mod meddling;
 mod rights;
