@@ -75,6 +75,8 @@ const PURE: &[&str] = &[
     "inventory/unique.rs",
     "inventory/uuid.rs",
     "leader/election.rs",
+    "leader/record.rs",
+    "leader/timing.rs",
     "machine/plan.rs",
     "node/addresses.rs",
     "node/labels.rs",
