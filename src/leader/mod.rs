@@ -5,12 +5,16 @@
 //! cloud-controller-manager, so that the two never act at the same time. A process that has lost its
 //! Lease never leads again: it ends, and its successor starts afresh.
 //!
+//! With leader migration ([`migration`]) some controllers run under a second Lease, which is stood
+//! for only while the first is held.
+//!
 //! It never looks at a wall clock to decide, and never deletes a Lease.
 //!
 //! Invariant: at no time may two holders of one Lease begin a write ([`Leadership::permits`]).
 
 pub mod election;
 pub mod lease;
+pub mod migration;
 pub mod record;
 mod sight;
 #[cfg(test)]
@@ -19,4 +23,5 @@ pub mod timing;
 
 pub use crate::model::Leadership;
 pub use lease::{End, LeaseConfig, hold, identity};
+pub use migration::{Migration, Placement};
 pub use timing::{Timing, TimingFault};

@@ -75,6 +75,7 @@ const PURE: &[&str] = &[
     "inventory/unique.rs",
     "inventory/uuid.rs",
     "leader/election.rs",
+    "leader/migration.rs",
     "leader/record.rs",
     "leader/timing.rs",
     "machine/plan.rs",
