@@ -166,7 +166,8 @@ impl Migration {
                 migration.warnings.push(place("name", without_effect(&leader.name)));
                 continue;
             };
-            let is_second = component.is_some_and(|component| migration.components.insert(controller, component).is_some());
+            let is_second =
+                component.is_some_and(|component| migration.components.insert(controller, component).is_some());
             if is_second {
                 faults.push(place("name", format!("names {controller} a second time: one entry a controller")));
             }

@@ -1,5 +1,7 @@
 //! What a process is among those that stand for one lock.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::Moment;
@@ -22,6 +24,10 @@ pub enum Leadership {
 }
 
 impl Leadership {
+    /// Where nobody else stands for anything.
+    pub const ALONE: Self =
+        Self::Leader { renewed: Moment::since_boot(Duration::ZERO), until: Moment::since_boot(Duration::MAX) };
+
     /// Whether a write may begin now.
     pub fn permits(self, now: Moment) -> bool {
         matches!(self, Self::Leader { until, .. } if now < until)
