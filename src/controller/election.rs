@@ -72,9 +72,14 @@ impl Election {
         &self.identity
     }
 
-    /// The Lease's name, if there is one.
-    pub fn lease(&self) -> Option<&str> {
-        self.held.as_ref().map(|held| held.lease.name.as_str())
+    /// The Lease, if there is one.
+    pub fn lease(&self) -> Option<&LeaseConfig> {
+        self.held.as_ref().map(|held| &held.lease)
+    }
+
+    /// The Lease's name; empty where there is none.
+    pub fn lease_name(&self) -> &str {
+        self.lease().map_or("", |lease| lease.name.as_str())
     }
 
     /// Adds a check: well for whoever waits, or leads and has renewed not too long ago.
@@ -95,15 +100,15 @@ impl Election {
     /// When it never will.
     pub async fn won(&self, metrics: &Metrics) -> anyhow::Result<()> {
         if let Some(lease) = self.lease() {
-            metrics.leads(lease, false);
+            metrics.leads(&lease.name, false);
         }
         let mut leadership = self.leadership();
         let role = *leadership.wait_for(|role| *role != Leadership::Candidate).await.context("the election ended")?;
         if role == Leadership::Over {
-            bail!("leaderelection lost before it was won: lease {}", self.lease().unwrap_or_default());
+            bail!("leaderelection lost before it was won: lease {}", self.lease_name());
         }
         if let Some(lease) = self.lease() {
-            metrics.leads(lease, true);
+            metrics.leads(&lease.name, true);
         }
         Ok(())
     }

@@ -153,5 +153,5 @@ async fn lead(
 }
 
 fn lost(election: &Election) -> anyhow::Error {
-    anyhow!("leaderelection lost: another process may hold the lease {}", election.lease().unwrap_or_default())
+    anyhow!("leaderelection lost: another process may hold the lease {}", election.lease_name())
 }

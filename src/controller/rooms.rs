@@ -19,13 +19,14 @@ use super::election::Election;
 use super::{Identities, Options};
 use crate::api::{AddressPool, Machine, NodeReport, NodeReportStatus, NodeRoute};
 use crate::cluster::client::{Identity, Server};
-use crate::cluster::events::{Events, Reporter};
+use crate::cluster::events::{Events, Reporter, about_lease};
 use crate::cluster::store::Store;
 use crate::cluster::traffic::{Fence, IN_FLIGHT};
 use crate::cluster::{identity, views};
 use crate::config::Controller;
 use crate::inventory::InventoryState;
-use crate::leader::Leadership;
+use crate::leader::{self, Leadership};
+use crate::model::Note;
 use crate::model::views::{NodeView, ServiceView};
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
@@ -60,14 +61,16 @@ pub struct Rooms {
     shown: Shown,
     stores: Arc<RwLock<Stores>>,
     tokens: BTreeMap<&'static str, watch::Receiver<Option<HeaderValue>>>,
+    // Kept, since a task of the process ends only with it.
+    leases: Vec<Events>,
     tasks: JoinSet<()>,
 }
 
 impl Rooms {
     /// None runs yet.
     pub fn new(server: Server, inventory: watch::Receiver<Arc<InventoryState>>, shown: Shown) -> Self {
-        let (stores, tokens, tasks) = (Arc::default(), BTreeMap::new(), JoinSet::new());
-        Self { server, inventory, shown, stores, tokens, tasks }
+        let (stores, tokens, leases, tasks) = (Arc::default(), BTreeMap::new(), Vec::new(), JoinSet::new());
+        Self { server, inventory, shown, stores, tokens, leases, tasks }
     }
 
     /// What `/state` shows.
@@ -94,6 +97,13 @@ impl Rooms {
         let mut controllers = controllers.clone();
         if !options.configures_routes && controllers.remove(&Controller::Route) {
             warn!("routes are not configured: --configure-cloud-routes=false");
+        }
+        if let Some(lease) = election.lease() {
+            let client = self.server.client("leader-election")?;
+            let note = Note::BecameLeader { identity: lease.identity.clone() };
+            let events = self.events(&client, leader::REPORTER, &lease.identity);
+            events.tell(about_lease(&lease.namespace, &lease.name), note);
+            self.leases.push(events);
         }
         let stores = self.watch(&controllers)?;
         for (place, controller) in (0..).zip(controllers) {

@@ -21,6 +21,9 @@ mod sight;
 mod simulation;
 pub mod timing;
 
+/// Source of the Events about Leases: what runs for one.
+pub const REPORTER: &str = "cloud-controller-manager";
+
 pub use crate::model::Leadership;
 pub use lease::{End, LeaseConfig, hold, identity};
 pub use migration::{Migration, Placement};
