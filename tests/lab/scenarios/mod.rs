@@ -10,6 +10,7 @@ mod idle;
 mod leaves_nothing;
 mod machines;
 mod meddling;
+mod migration;
 mod rights;
 mod secure_port;
 mod shutdown;
