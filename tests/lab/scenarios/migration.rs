@@ -38,6 +38,9 @@ fn a_clouds_loops_move_from_kube_controller_manager_to_cairn_and_back() {
         let partner = migration.spawn_partner(&lab)?;
         migration.wait_until(&lab, "the partner holds the second Lease", Holder::Partner).await?;
         let first = migration.service(&lab, "first").await?;
+        // One that a kubelet of those days initialized; the inventory knows it by its provider ID.
+        lab.add_node(6).await?;
+        lab.node("n6")?.initialize_by_hand().await?;
         lab.add_node(1).await?;
 
         migration.spawn_cairn(&mut lab)?;
@@ -82,6 +85,10 @@ fn a_clouds_loops_move_from_kube_controller_manager_to_cairn_and_back() {
         stays("Cairn waits for the second Lease", A_WHILE, async || migration.is_held_by(&lab, Holder::Partner).await)
             .await?;
 
+        let shown = lab.control_plane().kubectl(["get", "machine", "m6", "-o", "jsonpath={.status.node}"]).await?;
+        ensure!(shown == "n6", "Machine m6 is node {shown:?}");
+        let spec = lab.node("n6")?.object().await?.spec.unwrap_or_default();
+        ensure!(spec.provider_id.as_deref() == Some("lab://n6"), "{spec:?}");
         for (name, address) in [("first", first), ("second", second), ("third", third)] {
             let now = address_of(&lab, name).await?;
             ensure!(now == address, "Service {name} had {address} and has {now}");
@@ -105,12 +112,12 @@ struct Migration {
 }
 
 impl Migration {
-    /// Installs Cairn with five machines and the partner's addresses.
+    /// Installs Cairn with six machines and the partner's addresses.
     async fn prepare(lab: &mut Lab) -> Result<Self> {
         lab.install_cairn().await?;
         let cairn = lab.cairn()?;
         cairn.edit("pool.yaml", "10.60.0.10-10.60.0.250", "198.18.0.0/24")?;
-        std::fs::write(cairn.configuration().join("inventory.yaml"), inventory(5))?;
+        std::fs::write(cairn.configuration().join("inventory.yaml"), inventory())?;
         lab.apply_pool_and_peer().await?;
         let file = Path::new(WORK).join("migration.yaml");
         std::fs::write(
@@ -173,14 +180,15 @@ impl Migration {
     }
 }
 
-fn inventory(machines: u8) -> String {
-    let machine = |number| {
+fn inventory() -> String {
+    let machine = |(number, key)| {
         format!(
-            "- {{id: m{number}, state: active, match: {{nodeName: n{number}}}, \
+            "- {{id: m{number}, state: active, match: {{{key}}}, \
              addresses: [{{type: InternalIP, address: 10.90.0.1{number}}}]}}\n"
         )
     };
-    let list: String = (1..=machines).map(machine).collect();
+    let by_name = (1..=5).map(|number| (number, format!("nodeName: n{number}")));
+    let list: String = by_name.chain([(6, "providerID: \"lab://n6\"".to_owned())]).map(machine).collect();
     format!("apiVersion: inventory.cairn.dev/v1\nkind: Inventory\nmachines:\n{list}")
 }
 
@@ -213,7 +221,7 @@ fn only_the_holder_wrote(requests: &[ApiRequest]) -> Result<()> {
 fn every_node_was_initialized_once(requests: &[ApiRequest]) -> Result<()> {
     let mut times = BTreeMap::<&str, usize>::new();
     for request in requests.iter().filter(|request| request.is_write() && request.code < 300) {
-        if request.resource == "nodes" && request.is_by_cairn() {
+        if request.resource == "nodes" && request.is_by_cairn() && request.name != "n6" {
             *times.entry(&request.name).or_default() += 1;
         }
     }
