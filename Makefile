@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo test test-quick lint generate bench-first-service lab lab-packages lab-control-plane
+.PHONY: help demo test test-quick lint generate bench-first-service lab lab-packages lab-control-plane lab-migration-partner
 
 help:
 	@echo "make demo                 a cluster in network namespaces, and a client that gets its answer (KEEP=1 keeps it)"
@@ -12,7 +12,7 @@ help:
 	@echo "make generate             writes what is generated: manifests/crds, the examples' expected plans"
 	@echo "make bench-first-service  how fast, how big; the last line is JSON"
 
-demo: lab
+demo: lab-packages lab-control-plane
 	@$(CARGO) test --test demo --no-run
 	@$(CARGO) test --quiet --test demo
 
@@ -35,13 +35,17 @@ lint:
 generate:
 	CAIRN_GENERATE=1 $(CARGO) test --test it -- manifests examples
 
-bench-first-service: lab
+bench-first-service: lab-packages lab-control-plane
 	$(CARGO) bench --bench first_service
 
-lab: lab-packages lab-control-plane
+lab: lab-packages lab-control-plane lab-migration-partner
 
 lab-packages:
 	@tests/lab/install-packages
 
 lab-control-plane:
 	@tests/lab/build-control-plane > /dev/null
+
+# Minutes, once: `make demo` does not need it.
+lab-migration-partner:
+	@tests/lab/build-migration-partner

@@ -63,6 +63,17 @@ impl Events {
     }
 }
 
+/// How an Event names a Lease.
+pub fn about_lease(namespace: &str, name: &str) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("coordination.k8s.io/v1".to_owned()),
+        kind: Some("Lease".to_owned()),
+        namespace: Some(namespace.to_owned()),
+        name: Some(name.to_owned()),
+        ..ObjectReference::default()
+    }
+}
+
 /// How an Event names a Node.
 pub fn about_node(node: &NodeView) -> ObjectReference {
     ObjectReference {

@@ -3,14 +3,17 @@
 
 use std::time::Duration;
 
+use anyhow::{Context, bail};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::warn;
 
 use crate::cluster::client::{ClientError, Server};
+use crate::cluster::clock;
 use crate::cluster::traffic::Fence;
 use crate::leader::{self, End, Leadership, LeaseConfig};
 use crate::telemetry::health::Health;
+use crate::telemetry::metrics::Metrics;
 
 /// How long giving the Lease back may take; after that it runs out by itself.
 const RELEASE: Duration = Duration::from_millis(1200);
@@ -25,7 +28,7 @@ pub struct Election {
 }
 
 struct Held {
-    lease: String,
+    lease: LeaseConfig,
     release: watch::Sender<bool>,
     task: JoinHandle<End>,
 }
@@ -43,13 +46,13 @@ impl Election {
     /// When the settings for the API server do not work.
     pub fn stand(server: &Server, lease: Option<&LeaseConfig>) -> Result<Self, ClientError> {
         let Some(config) = lease else {
-            let (leader, leadership) = watch::channel(Leadership::Leader);
+            let (leader, leadership) = watch::channel(Leadership::ALONE);
             return Ok(Self { leadership, identity: leader::identity(), held: None, _leader: Some(leader) });
         };
         let (elected, leadership) = watch::channel(Leadership::Candidate);
         let (release, released) = watch::channel(false);
         let task = tokio::spawn(leader::hold(server.election_client()?, config.clone(), elected, released));
-        let held = Some(Held { lease: config.name.clone(), release, task });
+        let held = Some(Held { lease: config.clone(), release, task });
         Ok(Self { leadership, identity: config.identity.clone(), held, _leader: None })
     }
 
@@ -61,7 +64,7 @@ impl Election {
     /// Whether a write may begin: while this process leads.
     pub fn fence(&self) -> Fence {
         let leadership = self.leadership();
-        Fence::new(move || *leadership.borrow() == Leadership::Leader)
+        Fence::new(move || leadership.borrow().permits(clock::now()))
     }
 
     /// Who it is, in the Lease and in Events.
@@ -69,17 +72,51 @@ impl Election {
         &self.identity
     }
 
-    /// The Lease's name, if there is one.
-    pub fn lease(&self) -> Option<&str> {
-        self.held.as_ref().map(|held| held.lease.as_str())
+    /// The Lease, if there is one.
+    pub fn lease(&self) -> Option<&LeaseConfig> {
+        self.held.as_ref().map(|held| &held.lease)
     }
 
-    /// Adds the check `leaderElection`: well for whoever leads or waits.
-    pub fn watch_over(&self, health: &Health) {
-        if self.held.is_some() {
-            let leadership = self.leadership();
-            health.add("leaderElection", move || *leadership.borrow() != Leadership::Lost);
+    /// The Lease's name; empty where there is none.
+    pub fn lease_name(&self) -> &str {
+        self.lease().map_or("", |lease| lease.name.as_str())
+    }
+
+    /// Adds a check: well for whoever waits, or leads and has renewed not too long ago.
+    pub fn watch_over(&self, health: &Health, check: &str) {
+        if let Some(held) = &self.held {
+            let (leadership, timing) = (self.leadership(), held.lease.timing);
+            health.add(check, move || match *leadership.borrow() {
+                Leadership::Candidate => true,
+                Leadership::Leader { renewed, .. } => !timing.is_overdue(renewed, clock::now()),
+                Leadership::Over => false,
+            });
         }
+    }
+
+    /// Waits until this process leads.
+    ///
+    /// # Errors
+    /// When it never will.
+    pub async fn won(&self, metrics: &Metrics) -> anyhow::Result<()> {
+        if let Some(lease) = self.lease() {
+            metrics.leads(&lease.name, false);
+        }
+        let mut leadership = self.leadership();
+        let role = *leadership.wait_for(|role| *role != Leadership::Candidate).await.context("the election ended")?;
+        if role == Leadership::Over {
+            bail!("leaderelection lost before it was won: lease {}", self.lease_name());
+        }
+        if let Some(lease) = self.lease() {
+            metrics.leads(&lease.name, true);
+        }
+        Ok(())
+    }
+
+    /// Waits until this process does not lead any more.
+    pub async fn lost(&self) {
+        // An election that has ended without a word is as good as lost.
+        let _ = self.leadership().wait_for(|role| *role == Leadership::Over).await;
     }
 
     /// Gives the Lease back, if it is held.
@@ -87,12 +124,7 @@ impl Election {
         let Some(held) = &mut self.held else { return };
         held.release.send_replace(true);
         if tokio::time::timeout(RELEASE, &mut held.task).await.is_err() {
-            warn!(lease = held.lease, "the lease could not be given back in time; it runs out by itself");
+            warn!(lease = held.lease.name, "the lease could not be given back in time; it runs out by itself");
         }
-    }
-
-    /// Ends without giving anything back.
-    pub fn abandon(self) {
-        drop(self);
     }
 }

@@ -9,7 +9,8 @@
 //! Every process reads the inventory, stands for election and serves the secure port; only the
 //! leader has stores, listed after it was elected, and rooms. On a stop the rooms end first; once
 //! every write they sent has been answered the Lease is given back, so that two processes never act
-//! at once. A Lease that is lost ends the process.
+//! at once. A Lease that is lost ends the process. With leader migration there are two Leases; the
+//! fence of each controller is the Lease that it runs under.
 //!
 //! Start at [`run`]; [`options`] says how, [`rooms`] starts the controllers, [`ports`] the port.
 
@@ -21,7 +22,7 @@ mod rooms;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow};
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -30,7 +31,7 @@ use tracing::{info, warn};
 use crate::cluster;
 use crate::cluster::client::Server;
 use crate::inventory::{self, InventoryState, file};
-use crate::leader::Leadership;
+use crate::leader::{LeaseConfig, Placement};
 use crate::lifecycle;
 use crate::node;
 use crate::telemetry::health::Health;
@@ -38,7 +39,7 @@ use crate::telemetry::metrics::Metrics;
 use election::Election;
 use rooms::{Rooms, Shown};
 
-pub use options::{Identities, Limits, MigrationOptions, Options, Periods};
+pub use options::{Identities, Limits, Options, Periods};
 
 /// How long answers to writes are waited for; with one still open the Lease is kept, and runs out.
 const SETTLED_WITHIN: Duration = Duration::from_millis(1500);
@@ -56,41 +57,52 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) -> anyhow::Re
     let inventory = read_inventory(&options, &mut background);
     inventory::metrics::register(&mut registry, inventory.clone());
     health.add("ping", || true);
-    let election = Election::stand(&server, options.lease.as_ref())?;
+    let main = Election::stand(&server, options.lease.as_ref())?;
     let shown = Shown {
         health: Arc::clone(&health),
         metrics: metrics.clone(),
         node_metrics: node::metrics::Metrics::register(&mut registry),
         lifecycle_metrics: lifecycle::Metrics::register(&mut registry),
     };
-    let mut rooms = Rooms::new(server.clone(), election.fence(), inventory, shown);
-    election.watch_over(&health);
-    let identity = election.identity().to_owned();
+    let mut rooms = Rooms::new(server.clone(), inventory, shown);
+    main.watch_over(&health, "leaderElection");
+    let identity = main.identity().to_owned();
     if let Some(serving) = &options.serving {
-        let state = rooms.state(&identity, election.leadership());
+        let state = rooms.state(&identity, main.leadership());
         let pages = ports::pages(registry, slis, health, options.configz.clone(), state);
         ports::open(serving, &server, pages, &mut background).await?;
     }
     info!(identity, "controller started");
+    let mut elections = Elections { main, second: None };
     let result = tokio::select! {
-        result = lead(&options, &election, &metrics, &mut rooms) => result,
+        result = lead(&options, &mut elections, &server, &metrics, &mut rooms) => result,
         () = stop => Ok(()),
         Some(ended) = background.join_next() => ended.context("a part of the controller failed").and_then(|part| part),
     };
     rooms.shutdown().await;
-    end(&server, election).await;
+    end(&server, elections).await;
     background.shutdown().await;
     info!("controller stopped");
     result
 }
 
-/// Gives the Lease back, unless a write may still take effect after a successor has begun.
-async fn end(server: &Server, election: Election) {
+/// The Leases that this process stands for.
+struct Elections {
+    main: Election,
+    /// The one of leader migration, once the first is held.
+    second: Option<Election>,
+}
+
+/// Gives the Leases back, unless a write may still take effect after a successor has begun.
+async fn end(server: &Server, Elections { main, second }: Elections) {
     if tokio::time::timeout(SETTLED_WITHIN, server.settled()).await.is_ok() {
-        election.release().await;
+        // In this order: who takes the first stands for the second at once.
+        if let Some(second) = second {
+            second.release().await;
+        }
+        main.release().await;
     } else {
         warn!("a write has not been answered: the lease is not given back, it runs out by itself");
-        election.abandon();
     }
 }
 
@@ -109,23 +121,42 @@ fn read_inventory(
 }
 
 /// Waits to be elected, starts the rooms, and watches over them. Ends only when something is wrong.
-async fn lead(options: &Options, election: &Election, metrics: &Metrics, rooms: &mut Rooms) -> anyhow::Result<()> {
-    let mut leadership = election.leadership();
-    if let Some(lease) = election.lease() {
-        metrics.leads(lease, false);
-    }
-    let elected = *leadership.wait_for(|role| *role != Leadership::Candidate).await.context("the election ended")?;
-    if elected == Leadership::Leader {
-        if let Some(lease) = election.lease() {
-            metrics.leads(lease, true);
-        }
-        rooms.start(options, election.identity())?;
-    }
+///
+/// With leader migration it stands for the second Lease while it holds the first, so that of each
+/// component only the leader does (KEP-2436), and starts what runs under it when it has it.
+async fn lead(
+    options: &Options,
+    elections: &mut Elections,
+    server: &Server,
+    metrics: &Metrics,
+    rooms: &mut Rooms,
+) -> anyhow::Result<()> {
+    let Elections { main, second } = elections;
+    main.won(metrics).await?;
+    let Some((migration, lease)) = options.migration.as_ref().zip(options.lease.as_ref()) else {
+        rooms.start(options, &options.controllers, main)?;
+        return tokio::select! {
+            () = main.lost() => Err(lost(main)),
+            ended = rooms.ended() => ended,
+        };
+    };
+    rooms.start(options, &migration.placed(Placement::Main, &options.controllers), main)?;
+    let lease = LeaseConfig { name: migration.lease.clone(), ..lease.clone() };
+    let second = second.insert(Election::stand(server, Some(&lease))?);
+    second.watch_over(rooms.health(), "migrationLeaderElection");
     tokio::select! {
-        lost = leadership.wait_for(|role| *role == Leadership::Lost) => {
-            lost.context("the election ended")?;
-            bail!("leaderelection lost: another process may hold the lease {}", election.lease().unwrap_or_default())
-        }
+        won = second.won(metrics) => won?,
+        () = main.lost() => return Err(lost(main)),
+        ended = rooms.ended() => return ended,
+    }
+    rooms.start(options, &migration.placed(Placement::Migration, &options.controllers), second)?;
+    tokio::select! {
+        () = main.lost() => Err(lost(main)),
+        () = second.lost() => Err(lost(second).context("migration leaderelection lost")),
         ended = rooms.ended() => ended,
     }
+}
+
+fn lost(election: &Election) -> anyhow::Error {
+    anyhow!("leaderelection lost: another process may hold the lease {}", election.lease_name())
 }

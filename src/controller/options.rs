@@ -1,14 +1,13 @@
 //! How a controller is started.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::cluster::client::ServerOptions;
 use crate::config::{CloudConfig, Controller};
-use crate::leader::LeaseConfig;
+use crate::leader::{LeaseConfig, Migration};
 use crate::telemetry::secure::ServingOptions;
 
 /// How a controller is started.
@@ -22,8 +21,8 @@ pub struct Options {
     pub controllers: BTreeSet<Controller>,
     /// The Lease to stand for; `None` acts without one.
     pub lease: Option<LeaseConfig>,
-    /// The second Lease, if some controllers are to run under one; only with `lease`.
-    pub migration: Option<MigrationOptions>,
+    /// Which controllers run under a second Lease, if leader migration is enabled; only with `lease`.
+    pub migration: Option<Migration>,
     /// How often is looked without a change.
     pub periods: Periods,
     /// How long after one controller the next is started.
@@ -38,13 +37,6 @@ pub struct Options {
     pub serving: Option<ServingOptions>,
     /// What `/configz` shows.
     pub configz: Value,
-}
-
-/// Leader migration, as the flags have it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MigrationOptions {
-    /// The LeaderMigrationConfiguration; `None` is Kubernetes' default.
-    pub file: Option<PathBuf>,
 }
 
 /// How often is looked without a change.

@@ -2,7 +2,7 @@
 //! The controllers that run in this process, and what `/state` shows of them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -15,25 +15,28 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::{info, warn};
 
+use super::election::Election;
 use super::{Identities, Options};
 use crate::api::{AddressPool, Machine, NodeReport, NodeReportStatus, NodeRoute};
 use crate::cluster::client::{Identity, Server};
-use crate::cluster::events::{Events, Reporter};
+use crate::cluster::events::{Events, Reporter, about_lease};
 use crate::cluster::store::Store;
 use crate::cluster::traffic::{Fence, IN_FLIGHT};
 use crate::cluster::{identity, views};
 use crate::config::Controller;
 use crate::inventory::InventoryState;
-use crate::leader::Leadership;
+use crate::leader::{self, Leadership};
+use crate::model::Note;
 use crate::model::views::{NodeView, ServiceView};
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
 use crate::{lifecycle, machine, node, route, service};
 
-/// What the rooms see of the cluster; each kind is watched once, by the process itself.
-#[derive(Clone)]
+/// What the rooms see of the cluster; each kind is watched once, by the process itself, from when
+/// the first room that needs it may act.
+#[derive(Clone, Default)]
 struct Stores {
-    nodes: Store<NodeView>,
+    nodes: Option<Store<NodeView>>,
     machines: Option<Store<machine::MachineObject>>,
     services: Option<Store<ServiceView>>,
     pools: Option<Store<service::plan::ObservedPool>>,
@@ -56,19 +59,20 @@ pub struct Shown {
 /// The rooms of this process, and their tasks.
 pub struct Rooms {
     server: Server,
-    fence: Fence,
     inventory: watch::Receiver<Arc<InventoryState>>,
     shown: Shown,
-    stores: Arc<OnceLock<Stores>>,
+    stores: Arc<RwLock<Stores>>,
     tokens: BTreeMap<&'static str, watch::Receiver<Option<HeaderValue>>>,
+    // Kept, since a task of the process ends only with it.
+    leases: Vec<Events>,
     tasks: JoinSet<()>,
 }
 
 impl Rooms {
     /// None runs yet.
-    pub fn new(server: Server, fence: Fence, inventory: watch::Receiver<Arc<InventoryState>>, shown: Shown) -> Self {
-        let (stores, tokens, tasks) = (Arc::default(), BTreeMap::new(), JoinSet::new());
-        Self { server, fence, inventory, shown, stores, tokens, tasks }
+    pub fn new(server: Server, inventory: watch::Receiver<Arc<InventoryState>>, shown: Shown) -> Self {
+        let (stores, tokens, leases, tasks) = (Arc::default(), BTreeMap::new(), Vec::new(), JoinSet::new());
+        Self { server, inventory, shown, stores, tokens, leases, tasks }
     }
 
     /// What `/state` shows.
@@ -77,21 +81,37 @@ impl Rooms {
         State { identity: identity.to_owned(), leadership, inventory, stores }
     }
 
-    /// Starts the controllers that are to run.
+    /// The checks of this process.
+    pub fn health(&self) -> &Health {
+        &self.shown.health
+    }
+
+    /// Starts controllers, which act while the election's Lease is held.
     ///
     /// # Errors
     /// When the settings for the API server do not work.
-    pub fn start(&mut self, options: &Options, instance: &str) -> anyhow::Result<()> {
-        let mut enabled = options.controllers.clone();
-        if !options.configures_routes && enabled.remove(&Controller::Route) {
+    pub fn start(
+        &mut self,
+        options: &Options,
+        controllers: &BTreeSet<Controller>,
+        election: &Election,
+    ) -> anyhow::Result<()> {
+        let mut controllers = controllers.clone();
+        if !options.configures_routes && controllers.remove(&Controller::Route) {
             warn!("routes are not configured: --configure-cloud-routes=false");
         }
-        let stores = self.watch(&enabled)?;
-        let _ = self.stores.set(stores.clone());
-        for (place, controller) in (0..).zip(enabled) {
+        if let Some(lease) = election.lease() {
+            let client = self.server.client("leader-election")?;
+            let note = Note::BecameLeader { identity: lease.identity.clone() };
+            let events = self.events(&client, leader::REPORTER, &lease.identity);
+            events.tell(about_lease(&lease.namespace, &lease.name), note);
+            self.leases.push(events);
+        }
+        let stores = self.watch(&controllers)?;
+        for (place, controller) in (0..).zip(controllers) {
             // As upstream, up to twice as long.
             let delay = options.start_interval.mul_f64(f64::from(place) * (1.0 + fastrand::f64()));
-            self.start_one(controller, options, &stores, instance, delay)?;
+            self.start_one(controller, options, &stores, election, delay)?;
         }
         Ok(())
     }
@@ -116,21 +136,33 @@ impl Rooms {
         self.tasks.shutdown().await;
     }
 
-    fn watch(&self, enabled: &BTreeSet<Controller>) -> anyhow::Result<Stores> {
+    /// The stores, with those that these controllers need.
+    fn watch(&self, controllers: &BTreeSet<Controller>) -> anyhow::Result<Stores> {
+        fn open<T>(store: &mut Option<Store<T>>, is_needed: bool, watch: impl FnOnce() -> Store<T>) {
+            if is_needed {
+                store.get_or_insert_with(watch);
+            }
+        }
         let client = &self.server.client("shared-informers")?;
         let [initializes, serves, routes] =
-            [Controller::Node, Controller::Service, Controller::Route].map(|name| enabled.contains(&name));
+            [Controller::Node, Controller::Service, Controller::Route].map(|name| controllers.contains(&name));
         let reports = initializes || routes;
         let all = Config::default;
-        Ok(Stores {
-            nodes: Store::watch_news::<Node>(Api::all(client.clone()), all(), views::node, NodeView::says_the_same),
-            machines: initializes.then(|| Store::watch::<Machine>(Api::all(client.clone()), all(), machine::object)),
-            // All of them: one that stops being a load balancer has to be cleaned up.
-            services: serves.then(|| Store::watch::<Service>(Api::all(client.clone()), all(), views::service)),
-            pools: serves.then(|| Store::watch::<AddressPool>(Api::all(client.clone()), all(), service::pool)),
-            routes: routes.then(|| Store::watch::<NodeRoute>(Api::all(client.clone()), all(), route::route)),
-            reports: reports.then(|| Store::watch::<NodeReport>(Api::all(client.clone()), all(), route::report)),
-        })
+        let mut stores = self.stores.write().unwrap_or_else(PoisonError::into_inner);
+        open(&mut stores.nodes, true, || {
+            Store::watch_news::<Node>(Api::all(client.clone()), all(), views::node, NodeView::says_the_same)
+        });
+        open(&mut stores.machines, initializes, || {
+            Store::watch::<Machine>(Api::all(client.clone()), all(), machine::object)
+        });
+        // All of them: one that stops being a load balancer has to be cleaned up.
+        open(&mut stores.services, serves, || Store::watch::<Service>(Api::all(client.clone()), all(), views::service));
+        open(&mut stores.pools, serves, || Store::watch::<AddressPool>(Api::all(client.clone()), all(), service::pool));
+        open(&mut stores.routes, routes, || Store::watch::<NodeRoute>(Api::all(client.clone()), all(), route::route));
+        open(&mut stores.reports, reports, || {
+            Store::watch::<NodeReport>(Api::all(client.clone()), all(), route::report)
+        });
+        Ok(stores.clone())
     }
 
     fn start_one(
@@ -138,22 +170,23 @@ impl Rooms {
         controller: Controller,
         options: &Options,
         stores: &Stores,
-        instance: &str,
+        election: &Election,
         delay: Duration,
     ) -> anyhow::Result<()> {
         let seed = fastrand::u64(..);
         let (limits, periods) = (options.limits, options.periods);
+        let Some(nodes) = stores.nodes.clone() else { return Ok(()) };
         match controller {
             Controller::Node => {
-                let client = self.client(controller, options.identities, limits.node_writes)?;
-                self.start_node_rooms(client, stores, instance, (periods.node_status_update, delay));
+                let client = self.client(controller, options.identities, limits.node_writes, election.fence())?;
+                self.start_node_rooms(client, nodes, stores, election.identity(), (periods.node_status_update, delay));
             }
             Controller::NodeLifecycle => {
-                let client = self.client(controller, options.identities, limits.node_writes)?;
+                let client = self.client(controller, options.identities, limits.node_writes, election.fence())?;
                 let context = lifecycle::Context {
-                    events: self.events(&client, lifecycle::REPORTER, instance),
+                    events: self.events(&client, lifecycle::REPORTER, election.identity()),
                     client,
-                    nodes: stores.nodes.clone(),
+                    nodes,
                     inventory: self.inventory.clone(),
                     metrics: self.shown.lifecycle_metrics.clone(),
                     period: periods.node_monitor,
@@ -161,21 +194,20 @@ impl Rooms {
                 self.spawn(controller, delay, lifecycle::run(context));
             }
             Controller::Service => {
-                let client = self.client(controller, options.identities, limits.service_writes)?;
-                let events = self.events(&client, service::REPORTER, instance);
+                let client = self.client(controller, options.identities, limits.service_writes, election.fence())?;
+                let events = self.events(&client, service::REPORTER, election.identity());
                 let (Some(services), Some(pools)) = (stores.services.clone(), stores.pools.clone()) else {
                     return Ok(());
                 };
-                let nodes = stores.nodes.clone();
                 let context = service::Context { client, services, pools, nodes, events };
                 self.spawn(controller, delay, async move { service::run(context, seed).await });
             }
             Controller::Route => {
-                let client = self.client(controller, options.identities, IN_FLIGHT)?;
+                let client = self.client(controller, options.identities, IN_FLIGHT, election.fence())?;
                 let (Some(routes), Some(reports)) = (stores.routes.clone(), stores.reports.clone()) else {
                     return Ok(());
                 };
-                let (nodes, period) = (stores.nodes.clone(), periods.route_reconciliation);
+                let period = periods.route_reconciliation;
                 let context = route::Context { client, nodes, routes, reports, period };
                 self.spawn(controller, delay, async move { route::run(context, seed).await });
             }
@@ -187,6 +219,7 @@ impl Rooms {
     fn start_node_rooms(
         &mut self,
         client: Client,
+        nodes: Store<NodeView>,
         stores: &Stores,
         instance: &str,
         (period, delay): (Duration, Duration),
@@ -195,7 +228,7 @@ impl Rooms {
         let Some(objects) = stores.machines.clone() else { return };
         let machine = machine::Context {
             client: client.clone(),
-            nodes: stores.nodes.clone(),
+            nodes: nodes.clone(),
             objects,
             inventory: self.inventory.clone(),
             events: self.events(&client, machine::REPORTER, instance),
@@ -203,7 +236,7 @@ impl Rooms {
         let node = node::Context {
             events: self.events(&client, node::REPORTER, instance),
             client,
-            nodes: stores.nodes.clone(),
+            nodes,
             inventory: self.inventory.clone(),
             reports: stores.reports.clone(),
             metrics: self.shown.node_metrics.clone(),
@@ -231,7 +264,13 @@ impl Rooms {
     }
 
     /// A client that writes as the controller.
-    fn client(&mut self, controller: Controller, identities: Identities, writes: usize) -> anyhow::Result<Client> {
+    fn client(
+        &mut self,
+        controller: Controller,
+        identities: Identities,
+        writes: usize,
+        fence: Fence,
+    ) -> anyhow::Result<Client> {
         let account = controller.account();
         let identity = match identities {
             Identities::One => Identity::Process,
@@ -242,7 +281,7 @@ impl Rooms {
                 Identity::Token(token.clone())
             }
         };
-        Ok(self.server.writer(account, identity, writes, self.fence.clone())?)
+        Ok(self.server.writer(account, identity, writes, fence)?)
     }
 
     fn events(&mut self, client: &Client, controller: &'static str, instance: &str) -> Events {
@@ -256,30 +295,28 @@ pub struct State {
     identity: String,
     leadership: watch::Receiver<Leadership>,
     inventory: watch::Receiver<Arc<InventoryState>>,
-    stores: Arc<OnceLock<Stores>>,
+    stores: Arc<RwLock<Stores>>,
 }
 
 impl State {
     /// All of it. Stores are there on a leader only.
     pub fn show(&self) -> Value {
         let inventory = self.inventory.borrow().clone();
-        let stores = self.stores.get().map(|stores| {
-            json!({
-                "nodes": stores.nodes.snapshot(),
-                "services": stores.services.as_ref().map(Store::snapshot),
-                "pools": stores.pools.as_ref().map(Store::snapshot),
-                "nodeRoutes": stores.routes.as_ref().map(Store::snapshot),
-                "nodeReports": stores.reports.as_ref().map(Store::snapshot),
-            })
-        });
+        let stores = self.stores.read().unwrap_or_else(PoisonError::into_inner).clone();
         json!({
             "identity": self.identity,
-            "leadership": format!("{:?}", *self.leadership.borrow()),
+            "leadership": *self.leadership.borrow(),
             "inventory": {
                 "machines": inventory.inventory.as_ref().map(|inventory| inventory.machines().collect::<Vec<_>>()),
                 "faults": inventory.faults.to_string(),
             },
-            "observed": stores,
+            "observed": {
+                "nodes": stores.nodes.as_ref().map(Store::snapshot),
+                "services": stores.services.as_ref().map(Store::snapshot),
+                "pools": stores.pools.as_ref().map(Store::snapshot),
+                "nodeRoutes": stores.routes.as_ref().map(Store::snapshot),
+                "nodeReports": stores.reports.as_ref().map(Store::snapshot),
+            },
         })
     }
 }

@@ -3,37 +3,18 @@
 //! It follows `client-go/tools/leaderelection`, so that it can share a Lease with any other
 //! cloud-controller-manager: a holder is gone when its record has not changed for as long as that
 //! record says, by this machine's clock. Nobody compares wall clocks.
+//!
+//! Two processes may never begin a write at the same time. A leader's right to do so ends a renew
+//! deadline after the *sending* of its last renewal, whatever became of later ones; others count
+//! the longer lease duration from when they *received* what that renewal wrote; and each write of
+//! the Lease names the version that it replaces. `simulation` tries to break that.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::Moment;
-
-/// A candidate waits up to this much of the retry period longer (`leaderelection.JitterFactor`).
-const JITTER_FACTOR: f64 = 1.2;
-
-/// The times of an election.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Timing {
-    /// How long others wait for a sign of life before they take over.
-    pub lease_duration: Duration,
-    /// How long a leader goes on without a successful renewal. Below `lease_duration`.
-    pub renew_deadline: Duration,
-    /// How often a leader renews and a candidate looks. Below `renew_deadline` / 1.2.
-    pub retry_period: Duration,
-}
-
-impl Default for Timing {
-    /// Kubernetes' own: 15 s, 10 s and 2 s.
-    fn default() -> Self {
-        Self {
-            lease_duration: Duration::from_secs(15),
-            renew_deadline: Duration::from_secs(10),
-            retry_period: Duration::from_secs(2),
-        }
-    }
-}
+use super::timing::{JITTER_FACTOR, Timing};
+use crate::model::{Leadership, Moment};
 
 /// What the Lease says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,9 +34,13 @@ pub enum Input {
     Tick,
     /// The Lease was read; `None` when there is none.
     Read(Option<LeaseRecord>),
+    /// A watch shows the Lease, perhaps as it was some time ago; `None` when it was deleted.
+    Seen(Option<LeaseRecord>),
     /// A write was accepted; the Lease now says this.
     Written(LeaseRecord),
-    /// A read or write failed, or someone else wrote first.
+    /// A write was refused: someone else wrote first.
+    Conflict,
+    /// A read or write failed, or no answer came.
     Failed,
     /// The process ends: give the Lease back.
     Stop,
@@ -73,7 +58,7 @@ pub enum Output {
         /// The version to replace.
         version: String,
     },
-    /// Renew the own hold.
+    /// Renew the own hold; since when it lasts, and how many came before, stay as they are.
     Renew {
         /// The version to replace.
         version: String,
@@ -125,6 +110,16 @@ struct Observed {
     at: Moment,
 }
 
+impl Observed {
+    /// From when on nobody needs to respect it: the holder's word counts, not ours.
+    fn expires(&self) -> Moment {
+        match self.record.holder {
+            Some(_) => self.at + self.record.lease_duration,
+            None => self.at,
+        }
+    }
+}
+
 /// What the machine waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
@@ -146,6 +141,17 @@ impl Election {
         Self { identity, timing, jitter: fastrand::Rng::with_seed(seed), state }
     }
 
+    /// What the process is by now, and until when it may write.
+    pub fn leadership(&self) -> Leadership {
+        match &self.state {
+            State::Candidate { .. } => Leadership::Candidate,
+            State::Leader { renewed, .. } => {
+                Leadership::Leader { renewed: *renewed, until: self.timing.permitted_until(*renewed) }
+            }
+            State::Ended => Leadership::Over,
+        }
+    }
+
     /// When the machine wants its next `Tick`; `None` once it has ended.
     ///
     /// While an answer is due, this is the time at which a leader gives up.
@@ -164,6 +170,8 @@ impl Election {
     }
 
     /// Takes one input and says what to do, in order.
+    ///
+    /// Between a request and its answer the only other inputs are `Tick`, `Seen` and `Stop`.
     pub fn step(&mut self, input: Input, now: Moment) -> Vec<Output> {
         if self.has_run_out(now) {
             self.state = State::Ended;
@@ -172,8 +180,10 @@ impl Election {
         match input {
             Input::Tick => self.tick(now),
             Input::Read(record) => self.read(record, now),
+            Input::Seen(record) => self.seen(record, now),
             Input::Written(record) => self.written(record, now),
-            Input::Failed => self.failed(now),
+            Input::Conflict => self.failed(now, self.timing.retry_period / 8),
+            Input::Failed => self.failed(now, self.timing.retry_period),
             Input::Stop => self.stop(),
         }
     }
@@ -215,78 +225,107 @@ impl Election {
                     vec![Output::Lose]
                 }
             },
-            State::Candidate { observed, next } => {
-                let Some(record) = record else {
-                    *observed = None;
-                    *next = Next::Answer(now);
-                    return vec![Output::Create];
-                };
-                let known = observed.take().filter(|known| known.record == record);
-                let seen = known.unwrap_or(Observed { record, at: now });
-                // It is held by this process when the answer to its own first write was lost.
-                let is_open = seen.record.holder.as_ref().is_none_or(|holder| *holder == self.identity);
-                let is_free = is_open || now.since(seen.at) >= seen.record.lease_duration;
-                let version = seen.record.version.clone();
-                let expires = seen.at + seen.record.lease_duration;
-                *observed = Some(seen);
-                if is_free {
-                    *next = Next::Answer(now);
-                    vec![Output::TakeOver { version }]
-                } else {
-                    self.wait(now, expires);
-                    Vec::new()
+            State::Candidate { .. } => {
+                let outputs = self.contend(record, now);
+                if outputs.is_empty() {
+                    self.wait(now);
                 }
+                outputs
             }
         }
+    }
+
+    /// A watch is faster than the next look, but it may lag: a leader looks for itself.
+    fn seen(&mut self, record: Option<LeaseRecord>, now: Moment) -> Vec<Output> {
+        match &mut self.state {
+            State::Candidate { next: Next::At(_), .. } => self.contend(record, now),
+            State::Leader { next: next @ Next::At(_), .. }
+                if record.as_ref().and_then(|record| record.holder.as_ref()) != Some(&self.identity) =>
+            {
+                *next = Next::Answer(now);
+                vec![Output::Read]
+            }
+            State::Candidate { .. } | State::Leader { .. } | State::Ended => Vec::new(),
+        }
+    }
+
+    /// Takes the Lease if it is free; else keeps in mind what it says.
+    fn contend(&mut self, record: Option<LeaseRecord>, now: Moment) -> Vec<Output> {
+        let State::Candidate { observed, next } = &mut self.state else { return Vec::new() };
+        let output = match record {
+            // Whoever held a Lease that was deleted may not have noticed yet.
+            None if observed.as_ref().is_some_and(|seen| now < seen.expires()) => return Vec::new(),
+            None => {
+                *observed = None;
+                Output::Create
+            }
+            Some(record) => {
+                let version = record.version.clone();
+                let known = observed.take().filter(|known| known.record == record);
+                let seen = observed.insert(known.unwrap_or(Observed { record, at: now }));
+                if seen.record.holder.as_ref() == Some(&self.identity) {
+                    // The answer to its own first write was lost.
+                    Output::Renew { version }
+                } else if now >= seen.expires() {
+                    Output::TakeOver { version }
+                } else {
+                    return Vec::new();
+                }
+            }
+        };
+        *next = Next::Answer(now);
+        vec![output]
     }
 
     fn written(&mut self, record: LeaseRecord, now: Moment) -> Vec<Output> {
-        let (asked, outputs) = match &self.state {
+        let (asked, was_leader) = match &mut self.state {
             State::Ended => return Vec::new(),
-            State::Candidate { next, .. } => (*next, vec![Output::Lead]),
-            State::Leader { next, .. } => (*next, Vec::new()),
+            State::Candidate { next: Next::Answer(begun), .. } => (*begun, false),
+            State::Leader { next: Next::Answer(begun), .. } => (*begun, true),
+            // An answer that nobody waits for says nothing about when it was asked for.
+            State::Candidate { next: Next::At(_), .. } | State::Leader { next: Next::At(_), .. } => return Vec::new(),
         };
-        let renewed = match asked {
-            Next::Answer(begun) => begun,
-            Next::At(_) => now,
-        };
+        if now.since(asked) >= self.timing.renew_deadline {
+            // Too late to lead on it; the Lease is its own, and the next look renews it.
+            self.wait(now);
+            return Vec::new();
+        }
         let next = Next::At(now + self.timing.retry_period);
-        self.state = State::Leader { version: Some(record.version), renewed, next };
-        outputs
+        self.state = State::Leader { version: Some(record.version), renewed: asked, next };
+        if was_leader { Vec::new() } else { vec![Output::Lead] }
     }
 
-    fn failed(&mut self, now: Moment) -> Vec<Output> {
+    fn failed(&mut self, now: Moment, pause: Duration) -> Vec<Output> {
         match &mut self.state {
-            State::Ended => Vec::new(),
-            State::Candidate { .. } => {
-                let latest = now + self.timing.retry_period.mul_f64(1.0 + JITTER_FACTOR);
-                self.wait(now, latest);
-                Vec::new()
-            }
+            State::Ended => {}
+            State::Candidate { .. } => self.wait(now),
             State::Leader { version, next, .. } => {
                 // The answer to an accepted write may have been lost.
                 *version = None;
-                *next = Next::At(now + self.timing.retry_period);
-                Vec::new()
+                *next = Next::At(now + pause);
             }
         }
+        Vec::new()
     }
 
     fn stop(&mut self) -> Vec<Output> {
         match std::mem::replace(&mut self.state, State::Ended) {
-            State::Leader { version: Some(version), .. } => vec![Output::Release { version }, Output::End],
+            State::Leader { version: Some(version), next: Next::At(_), .. } => {
+                vec![Output::Release { version }, Output::End]
+            }
             // In doubt, the Lease runs out by itself.
-            State::Leader { version: None, .. } | State::Candidate { .. } => vec![Output::End],
+            State::Leader { .. } | State::Candidate { .. } => vec![Output::End],
             State::Ended => Vec::new(),
         }
     }
 
     /// Lets a candidate wait a jittered retry period, but not past the time at which the holder expires.
-    fn wait(&mut self, now: Moment, expires: Moment) {
+    fn wait(&mut self, now: Moment) {
         let stretch = 1.0 + self.jitter.f64() * JITTER_FACTOR;
         let at = now + self.timing.retry_period.mul_f64(stretch);
-        if let State::Candidate { next, .. } = &mut self.state {
-            *next = Next::At(if expires > now { at.min(expires) } else { at });
+        if let State::Candidate { next, observed } = &mut self.state {
+            let expires = observed.as_ref().map(Observed::expires).filter(|expires| *expires > now);
+            *next = Next::At(expires.map_or(at, |expires| at.min(expires)));
         }
     }
 }
@@ -444,7 +483,136 @@ mod tests {
     #[test]
     fn stopping_releases_what_is_held_and_nothing_else() {
         let release = Output::Release { version: "1".to_owned() };
-        assert_eq!(leader().step(Input::Stop, at(1.0)), [release, Output::End]);
-        assert_eq!(candidate().step(Input::Stop, at(1.0)), [Output::End]);
+        let mut in_doubt = leader();
+        in_doubt.step(Input::Tick, at(2.0));
+        let mut failed = leader();
+        failed.step(Input::Tick, at(2.0));
+        failed.step(Input::Failed, at(2.1));
+        for (name, mut election, want) in [
+            ("a leader", leader(), vec![release, Output::End]),
+            ("a candidate", candidate(), vec![Output::End]),
+            ("a leader whose renewal is on its way", in_doubt, vec![Output::End]),
+            ("a leader whose renewal failed", failed, vec![Output::End]),
+        ] {
+            assert_eq!(election.step(Input::Stop, at(2.2)), want, "{name}");
+            assert_eq!(election.leadership(), Leadership::Over, "{name}");
+            assert_eq!(election.step(Input::Stop, at(2.3)), [], "{name}");
+        }
+    }
+
+    #[test]
+    fn a_candidate_acts_on_what_a_watch_shows() {
+        let take_over = |version: &str| vec![Output::TakeOver { version: version.to_owned() }];
+        for (name, seen, want) in [
+            ("released", Some(record("6", None)), take_over("6")),
+            ("renewed", Some(record("6", Some(OTHER))), vec![]),
+            ("the same", Some(record("5", Some(OTHER))), vec![]),
+            ("its own, by a write whose answer was lost", Some(record("6", Some(ME))), vec![renew("6")]),
+            ("deleted, its holder perhaps still at work", None, vec![]),
+        ] {
+            let mut election = candidate();
+            election.step(Input::Tick, at(0.0));
+            assert_eq!(election.step(Input::Read(Some(record("5", Some(OTHER)))), at(0.0)), [], "{name}");
+            let next = election.deadline();
+            assert_eq!(election.step(Input::Seen(seen), at(1.0)), want, "{name}");
+            if want.is_empty() {
+                assert_eq!(election.deadline(), next, "{name}: it still looks for itself");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_seen_changes_what_an_answer_is_waited_for() {
+        let mut election = candidate();
+        election.step(Input::Tick, at(0.0));
+        assert_eq!(election.step(Input::Seen(Some(record("6", None))), at(0.1)), []);
+        let mut election = leader();
+        election.step(Input::Tick, at(2.0));
+        assert_eq!(election.step(Input::Seen(Some(record("9", Some(OTHER)))), at(2.1)), []);
+        assert_eq!(election.step(Input::Conflict, at(2.2)), []);
+    }
+
+    #[test]
+    fn a_renewal_shown_by_a_watch_counts_from_then_on() {
+        let mut election = candidate();
+        election.step(Input::Tick, at(0.0));
+        election.step(Input::Read(Some(record("5", Some(OTHER)))), at(0.0));
+        election.step(Input::Seen(Some(record("6", Some(OTHER)))), at(10.0));
+        for (seconds, want) in [(24.9, vec![]), (25.0, vec![Output::TakeOver { version: "6".to_owned() }])] {
+            election.step(Input::Tick, at(seconds));
+            assert_eq!(election.step(Input::Read(Some(record("6", Some(OTHER)))), at(seconds)), want, "{seconds}");
+        }
+    }
+
+    #[test]
+    fn a_deleted_lease_is_made_anew_when_its_holder_is_gone_for_certain() {
+        let mut election = candidate();
+        election.step(Input::Tick, at(0.0));
+        election.step(Input::Read(Some(record("5", Some(OTHER)))), at(0.0));
+        for (seconds, want) in [(5.0, vec![]), (14.9, vec![]), (15.0, vec![Output::Create])] {
+            election.step(Input::Tick, at(seconds));
+            assert_eq!(election.step(Input::Read(None), at(seconds)), want, "{seconds}");
+        }
+    }
+
+    #[test]
+    fn a_leader_looks_for_itself_when_a_watch_shows_another_holder() {
+        for (name, read, want) in [
+            ("the watch lagged", Some(record("1", Some(ME))), renew("1")),
+            ("it was taken", Some(record("9", Some(OTHER))), Output::Lose),
+            ("it was deleted", None, Output::Lose),
+        ] {
+            let mut election = leader();
+            assert_eq!(election.step(Input::Seen(Some(record("1", Some(ME)))), at(0.5)), [], "{name}");
+            assert_eq!(election.step(Input::Seen(Some(record("0", None))), at(1.0)), [Output::Read], "{name}");
+            assert_eq!(election.step(Input::Read(read), at(1.1)), [want], "{name}");
+        }
+    }
+
+    #[test]
+    fn a_leader_that_was_overtaken_looks_soon_but_does_not_hurry() {
+        let mut election = leader();
+        election.step(Input::Tick, at(2.0));
+        assert_eq!(election.step(Input::Conflict, at(2.0)), []);
+        assert_eq!(election.deadline(), Some(at(2.25)));
+        assert_eq!(election.step(Input::Tick, at(2.25)), [Output::Read]);
+    }
+
+    #[test]
+    fn who_may_write_is_said_by_the_sending_of_the_last_renewal() {
+        let mut election = candidate();
+        assert_eq!(election.leadership(), Leadership::Candidate);
+        election.step(Input::Tick, at(0.0));
+        election.step(Input::Read(None), at(1.0));
+        election.step(Input::Written(record("1", Some(ME))), at(3.0));
+        let first = Leadership::Leader { renewed: at(1.0), until: at(10.5) };
+        assert_eq!(election.leadership(), first);
+        assert!(first.permits(at(10.4)) && !first.permits(at(10.5)));
+        election.step(Input::Tick, at(5.0));
+        election.step(Input::Failed, at(9.0));
+        assert_eq!(election.leadership(), first, "a failed renewal gives no time");
+    }
+
+    #[test]
+    fn a_first_write_answered_too_late_leads_to_nothing() {
+        let mut election = candidate();
+        election.step(Input::Tick, at(0.0));
+        election.step(Input::Read(None), at(0.0));
+        assert_eq!(election.step(Input::Written(record("1", Some(ME))), at(10.0)), []);
+        assert_eq!(election.leadership(), Leadership::Candidate);
+        let next = election.deadline().expect("a candidate always wants to look");
+        assert_eq!(election.step(Input::Tick, next), [Output::Read]);
+        assert_eq!(election.step(Input::Read(Some(record("1", Some(ME)))), next), [renew("1")]);
+    }
+
+    #[test]
+    fn the_holders_own_word_on_its_duration_counts() {
+        let mut election = candidate();
+        let long = LeaseRecord { lease_duration: Duration::from_secs(60), ..record("5", Some(OTHER)) };
+        for (seconds, is_taken) in [(0.0, false), (16.0, false), (59.9, false), (60.0, true)] {
+            election.step(Input::Tick, at(seconds));
+            let outputs = election.step(Input::Read(Some(long.clone())), at(seconds));
+            assert_eq!(!outputs.is_empty(), is_taken, "{seconds}");
+        }
     }
 }

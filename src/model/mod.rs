@@ -4,6 +4,7 @@
 //! Start reading at [`names`] (who), [`net`] (where), [`views`] (what is) and [`intents`] (what should be).
 
 pub mod intents;
+pub mod leadership;
 pub mod machine;
 pub mod moment;
 pub mod names;
@@ -12,6 +13,7 @@ pub mod note;
 pub mod views;
 
 pub use intents::{Advert, FibRoute, Guarded, LocalAddress, NextHops, PortProtocol, ServedPort};
+pub use leadership::Leadership;
 pub use machine::MachineState;
 pub use moment::Moment;
 pub use names::{MachineId, NodeName, PeerName, PoolName, ProviderId, ServiceKey};

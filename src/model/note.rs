@@ -15,6 +15,12 @@ use super::net::Family;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "note")]
 pub enum Note {
+    /// A process holds a Lease.
+    BecameLeader {
+        /// Its name as a holder.
+        identity: String,
+    },
+
     /// A Node has all that the inventory knows of its machine.
     NodeSynced,
     /// The inventory cannot say which machine a Node is.
@@ -182,6 +188,8 @@ impl Note {
     /// The note in one word of the closed set: for conditions, metrics and logs.
     pub fn reason(&self) -> &'static str {
         match self {
+            // client-go's reason.
+            Self::BecameLeader { .. } => "LeaderElection",
             Self::NodeSynced => "Synced",
             Self::MachineUnknown { .. } => "MachineUnknown",
             Self::MachineMismatch { .. } => "MachineMismatch",
@@ -239,7 +247,8 @@ impl Note {
     /// Whether someone has to do something.
     pub fn severity(&self) -> Severity {
         match self {
-            Self::NodeSynced
+            Self::BecameLeader { .. }
+            | Self::NodeSynced
             | Self::NodeDeleting { .. }
             | Self::MachineInMaintenance
             | Self::LoadBalancerEnsured
@@ -252,6 +261,7 @@ impl Note {
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::BecameLeader { identity } => write!(f, "{identity} became leader"),
             Self::NodeSynced => f.write_str("Node synced successfully"),
             Self::MachineUnknown { why } => write!(f, "the inventory cannot say which machine this is: {why}"),
             Self::MachineMismatch { why } | Self::RemovalHeld { why } => f.write_str(why),

@@ -2,15 +2,14 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::bail;
 
 use super::{Args, configz, flags};
 use crate::cluster::client::ServerOptions;
-use crate::config::{CloudConfig, Selection};
-use crate::controller::{Identities, Limits, MigrationOptions, Options, Periods};
-use crate::leader::{LeaseConfig, Timing, identity};
+use crate::config::{CloudConfig, Faults, Selection, source};
+use crate::controller::{Identities, Limits, Options, Periods};
+use crate::leader::{LeaseConfig, Migration, Timing, identity};
 use crate::telemetry::access::{AccessOptions, RequestHeader};
 use crate::telemetry::certificate::CertificateSource;
 use crate::telemetry::log::{Format, LogOptions};
@@ -20,8 +19,6 @@ use crate::telemetry::tls::TlsPolicy;
 /// `--cloud-provider` as the kubelet has it.
 pub const EXTERNAL: &str = "external";
 const CAIRN: &str = "cairn";
-/// A candidate waits up to this much of the retry period longer (`leaderelection.JitterFactor`).
-const JITTER_FACTOR: f64 = 1.2;
 
 /// What the flags say.
 #[derive(Debug)]
@@ -141,22 +138,7 @@ fn lease(flags: &flags::Election, faults: &mut Vec<String>) -> Option<LeaseConfi
         renew_deadline: flags.leader_elect_renew_deadline,
         retry_period: flags.leader_elect_retry_period,
     };
-    let short = [
-        ("leaseDuration", timing.lease_duration),
-        ("renewDeadline", timing.renew_deadline),
-        ("retryPeriod", timing.retry_period),
-    ];
-    let short = short.into_iter().filter(|(_, time)| time.is_zero());
-    faults.extend(short.map(|(name, _)| format!("{name} must be greater than zero")));
-    if timing.lease_duration <= timing.renew_deadline {
-        faults.push("leaseDuration must be greater than renewDeadline".to_owned());
-    }
-    if timing.renew_deadline <= timing.retry_period.mul_f64(JITTER_FACTOR) {
-        faults.push("renewDeadline must be greater than retryPeriod*JitterFactor".to_owned());
-    }
-    if timing.lease_duration < Duration::from_secs(1) && !timing.lease_duration.is_zero() {
-        faults.push("leaseDuration must be at least 1s: a Lease counts in seconds".to_owned());
-    }
+    faults.extend(timing.faults().iter().map(ToString::to_string));
     if flags.leader_elect_resource_lock != "leases" {
         faults.push("resourceLock value must be \"leases\"".to_owned());
     }
@@ -176,7 +158,7 @@ fn lease(flags: &flags::Election, faults: &mut Vec<String>) -> Option<LeaseConfi
     })
 }
 
-fn migration(flags: &flags::Election, faults: &mut Vec<String>) -> Option<MigrationOptions> {
+fn migration(flags: &flags::Election, faults: &mut Vec<String>) -> Option<Migration> {
     if !flags.enable_leader_migration {
         return None;
     }
@@ -185,7 +167,18 @@ fn migration(flags: &flags::Election, faults: &mut Vec<String>) -> Option<Migrat
             "--enable-leader-migration needs --leader-elect: without a Lease nothing says who runs what".to_owned(),
         );
     }
-    Some(MigrationOptions { file: path(&flags.leader_migration_config) })
+    let migration = match path(&flags.leader_migration_config) {
+        None => Migration::default(),
+        Some(file) => {
+            let read = source::read(&file).map_err(Faults::from);
+            read.and_then(|text| Migration::parse(&file, &text)).map_err(|all| faults.push(all.to_string())).ok()?
+        }
+    };
+    if migration.lease == flags.leader_elect_resource_name {
+        let name = &migration.lease;
+        faults.push(format!("--leader-migration-config: leaderName {name:?} is the name of the main Lease too"));
+    }
+    Some(migration)
 }
 
 fn access(flags: &flags::Access) -> AccessOptions {

@@ -50,6 +50,9 @@ impl Args {
         if self.generic.cloud_provider == check::EXTERNAL {
             info!("--cloud-provider=external is the kubelet's word for a provider like this one: cairn");
         }
+        for entry in options.controller.migration.iter().flat_map(|migration| migration.warnings.iter()) {
+            warn!(%entry, "entry of the leader migration without effect");
+        }
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         runtime.block_on(async {
             let stop = signal::stop()?;

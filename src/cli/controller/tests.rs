@@ -6,11 +6,14 @@ use super::check::{Checked, check};
 use super::{Args, configz};
 use crate::cluster::traffic::IN_FLIGHT;
 use crate::config::{Controller, Selection};
-use crate::controller::{Identities, MigrationOptions};
+use crate::controller::Identities;
+use crate::leader::Migration;
 use crate::telemetry::certificate::CertificateSource;
 use crate::telemetry::log::Format;
 
 const EXAMPLE: &str = concat!("--cloud-config=", env!("CARGO_MANIFEST_DIR"), "/examples/flat-lan/cloud-config.yaml");
+
+const MIGRATION: &str = "apiVersion: controllermanager.config.k8s.io/v1\nkind: LeaderMigrationConfiguration\n";
 
 #[derive(Debug, Parser)]
 struct CommandLine {
@@ -101,6 +104,9 @@ fn flags_have_upstreams_names_and_defaults() {
 fn every_flag_parses_into_the_configuration() {
     let folder = tempfile::tempdir().expect("a folder");
     let cert_dir = format!("--cert-dir={}", folder.path().display());
+    let file = folder.path().join("migration.yaml");
+    std::fs::write(&file, format!("{MIGRATION}leaderName: m\n")).expect("a file");
+    let migration = format!("--leader-migration-config={}", file.display());
     let options = checked(&[
         "--controllers=*,-service",
         "--cloud-provider=external",
@@ -122,7 +128,7 @@ fn every_flag_parses_into_the_configuration() {
         "--leader-elect-resource-name=mine",
         "--leader-elect-resource-namespace=here",
         "--enable-leader-migration",
-        "--leader-migration-config=/migration.yaml",
+        &migration,
         "--bind-address=192.168.4.21",
         "--secure-port=10001",
         "--permit-port-sharing",
@@ -167,7 +173,7 @@ fn every_flag_parses_into_the_configuration() {
         (timing.lease_duration, timing.renew_deadline, timing.retry_period),
         (seconds(30), seconds(15), seconds(5))
     );
-    assert_eq!(controller.migration, Some(MigrationOptions { file: Some("/migration.yaml".into()) }));
+    assert_eq!(controller.migration.map(|migration| migration.lease), Some("m".to_owned()));
     let serving = controller.serving.expect("a port");
     assert_eq!(serving.address.to_string(), "192.168.4.21:10001");
     assert!(serving.shares_port && serving.shares_address);
@@ -268,6 +274,18 @@ fn faults_are_upstreams_and_told_all_at_once() {
             &["--enable-leader-migration needs --leader-elect: without a Lease nothing says who runs what"],
         ),
         (
+            "migration by the main Lease",
+            &["--enable-leader-migration", "--leader-elect-resource-name=cloud-provider-extraction-migration"],
+            &[
+                "--leader-migration-config: leaderName \"cloud-provider-extraction-migration\" is the name of the main Lease too",
+            ],
+        ),
+        (
+            "a migration file that is not there",
+            &["--enable-leader-migration", "--leader-migration-config=/nowhere/m.yaml"],
+            &["/nowhere/m.yaml: does not exist: check the path"],
+        ),
+        (
             "a certificate without a key",
             &["--tls-cert-file=/a"],
             &["--tls-cert-file and --tls-private-key-file belong together: give both or none"],
@@ -303,4 +321,17 @@ fn configz_shows_what_is_in_force_under_upstreams_names() {
     ] {
         assert_eq!(shown.pointer(pointer), Some(&want), "{pointer}");
     }
+}
+
+#[test]
+fn a_migration_file_is_read_only_when_migration_is_enabled() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("m.yaml");
+    std::fs::write(&file, format!("{MIGRATION}leaderName: m\nfoo: 1\n")).expect("a file");
+    let flag = format!("--leader-migration-config={}", file.display());
+    assert_eq!(checked(&[&flag]).controller.migration, None);
+    let told = faults(&[&flag, "--enable-leader-migration"]);
+    assert!(told[0].starts_with(&format!("{}:4:1: foo: is not a field", file.display())), "{told:?}");
+    let default = checked(&["--enable-leader-migration"]).controller.migration;
+    assert_eq!(default, Some(Migration::default()));
 }

@@ -11,6 +11,8 @@ use anyhow::{Context, Result, ensure};
 /// How the list travels into the lab.
 const VARIABLE: &str = "CAIRN_LAB_BINARIES";
 const BUILD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/lab/build-control-plane");
+/// Only one scenario needs what this one builds, and it takes minutes: that is left to `make lab`.
+const BUILD_PARTNER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/lab/build-migration-partner");
 /// Programs of the distribution, each with the Debian package that has it.
 const PROGRAMS: [(&str, &str); 7] = [
     ("bird", "bird2"),
@@ -29,10 +31,17 @@ pub(crate) fn provide(command: &mut Command) -> Result<()> {
     let path = format!("{}:{PATH}", std::env::var("PATH").unwrap_or_default());
     let lacking = missing_packages(&path);
     ensure!(lacking.is_empty(), "the lab needs packages that are not installed: apt-get install {}", lacking.join(" "));
-    let built = Command::new(BUILD).stderr(Stdio::inherit()).output().with_context(|| format!("cannot run {BUILD}"))?;
-    ensure!(built.status.success(), "{BUILD} failed ({})", built.status);
-    command.env("PATH", path).env(VARIABLE, String::from_utf8(built.stdout)?);
+    let list = output_of(BUILD, &[])? + &output_of(BUILD_PARTNER, &["--find"])?;
+    command.env("PATH", path).env(VARIABLE, list);
     Ok(())
+}
+
+fn output_of(script: &str, arguments: &[&str]) -> Result<String> {
+    let mut command = Command::new(script);
+    command.args(arguments).stderr(Stdio::inherit());
+    let output = command.output().with_context(|| format!("cannot run {script}"))?;
+    ensure!(output.status.success(), "{script} failed ({})", output.status);
+    Ok(String::from_utf8(output.stdout)?)
 }
 
 fn missing_packages(path: &str) -> Vec<&'static str> {
@@ -61,6 +70,6 @@ impl Binaries {
     }
 
     pub(crate) fn path(&self, name: &str) -> Result<&PathBuf> {
-        self.0.get(name).with_context(|| format!("{BUILD} does not provide {name}"))
+        self.0.get(name).with_context(|| format!("the lab has no {name}: `make lab` builds it"))
     }
 }

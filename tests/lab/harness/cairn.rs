@@ -79,6 +79,13 @@ impl Cairn {
         Ok(())
     }
 
+    /// Lets the controller hold the second Lease of leader migration.
+    pub(crate) async fn allow_leader_migration(&self, control_plane: &ControlPlane) -> Result<()> {
+        let rbac = manifest("rbac-leader-migration.yaml");
+        control_plane.kubectl(["apply", "--server-side", "-f", &rbac]).await?;
+        Ok(())
+    }
+
     /// Starts a controller in `namespace`.
     pub(crate) fn spawn_controller(&self, namespace: &Namespace, flags: &[&str]) -> Result<Program> {
         let mut command = cairn(namespace, "controller", &self.controller_kubeconfig);

@@ -22,7 +22,7 @@ use super::{
 };
 
 const READY_WITHIN: Duration = Duration::from_secs(60);
-/// What ServiceAccounts of Cairn ask for; nothing else is logged.
+/// What ServiceAccounts of Cairn ask for, and who writes the Lease of leader migration; nothing else is logged.
 const AUDIT_POLICY: &str = r#"apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -34,6 +34,9 @@ rules:
   - system:serviceaccount:kube-system:node-controller
   - system:serviceaccount:kube-system:service-controller
   - system:serviceaccount:kube-system:route-controller
+- level: Metadata
+  users: ["system:kube-controller-manager"]
+  resources: [{group: coordination.k8s.io, resources: [leases], resourceNames: [cloud-provider-extraction-migration]}]
 - level: None
 "#;
 const WRITES: [&str; 5] = ["create", "update", "patch", "delete", "deletecollection"];
@@ -53,6 +56,8 @@ pub(crate) struct ControlPlane {
 #[derive(Debug)]
 pub(crate) struct ApiRequest {
     pub(crate) user: String,
+    /// The program's word for itself.
+    pub(crate) agent: String,
     pub(crate) verb: String,
     /// The API group; empty for the core, and for paths that are no resources.
     pub(crate) group: String,
@@ -60,6 +65,16 @@ pub(crate) struct ApiRequest {
     pub(crate) resource: String,
     pub(crate) name: String,
     pub(crate) code: u64,
+}
+
+impl ApiRequest {
+    pub(crate) fn is_by_cairn(&self) -> bool {
+        self.agent.starts_with("cairn/")
+    }
+
+    pub(crate) fn is_write(&self) -> bool {
+        WRITES.contains(&self.verb.as_str())
+    }
 }
 
 impl ControlPlane {
@@ -134,15 +149,42 @@ impl ControlPlane {
 
     /// What Cairn has written so far, oldest first.
     pub(crate) fn writes_by_cairn(&self) -> Result<Vec<ApiRequest>> {
-        let all = self.requests_by_cairn()?;
-        Ok(all.into_iter().filter(|request| WRITES.contains(&request.verb.as_str())).collect())
+        Ok(self.requests_by_cairn()?.into_iter().filter(ApiRequest::is_write).collect())
     }
 
     /// What Cairn has asked for so far, oldest first; watches are there once they have begun.
     pub(crate) fn requests_by_cairn(&self) -> Result<Vec<ApiRequest>> {
+        // Kubernetes' own controllers use some of the same accounts.
+        Ok(self.requests()?.into_iter().filter(ApiRequest::is_by_cairn).collect())
+    }
+
+    /// All that is logged, oldest first.
+    pub(crate) fn requests(&self) -> Result<Vec<ApiRequest>> {
         let text = std::fs::read_to_string(Path::new(WORK).join("audit.log"))?;
-        let all: Result<Vec<_>> = text.lines().map(parse_audit_line).collect();
-        Ok(all?.into_iter().flatten().collect())
+        text.lines().map(parse_audit_line).collect()
+    }
+
+    /// Starts a kube-controller-manager of a Kubernetes that still ran a cloud's loops, and only these.
+    pub(crate) fn spawn_migration_partner(&self, flags: &[&str]) -> Result<Program> {
+        let mut command = self.namespace.command(self.binaries.path("migration-partner")?);
+        for (name, file) in [
+            ("kubeconfig", "kcm.kubeconfig"),
+            ("service-account-private-key-file", "sa.key"),
+            ("root-ca-file", "ca.crt"),
+        ] {
+            command.arg(flag(name, &self.authority.file(file)));
+        }
+        command.args([
+            "--cloud-provider=lab",
+            // It stands for the second Lease once the first of these runs.
+            "--controllers=serviceaccount-token-controller,service-lb-controller,cloud-node-lifecycle-controller",
+            "--use-service-account-credentials",
+            "--bind-address=127.0.0.1",
+            "--secure-port=10267",
+            "--v=2",
+        ]);
+        command.args(flags);
+        self.namespace.spawn("migration-partner", command)
     }
 
     async fn wait_until_ready(&mut self) -> Result<()> {
@@ -241,18 +283,17 @@ fn start_api_server(namespace: &Namespace, binaries: &Binaries, authority: &Auth
     namespace.spawn("kube-apiserver", command)
 }
 
-/// A request of Cairn; Kubernetes' own controllers use some of the same accounts.
-fn parse_audit_line(line: &str) -> Result<Option<ApiRequest>> {
+fn parse_audit_line(line: &str) -> Result<ApiRequest> {
     let event: serde_json::Value = serde_json::from_str(line).with_context(|| format!("audit log: {line}"))?;
     let text = |pointer: &str| event.pointer(pointer).and_then(|value| value.as_str()).unwrap_or_default().to_owned();
     let resource = [text("/objectRef/resource"), text("/objectRef/subresource")];
-    let request = ApiRequest {
+    Ok(ApiRequest {
         user: text("/user/username"),
+        agent: text("/userAgent"),
         verb: text("/verb"),
         group: text("/objectRef/apiGroup"),
         resource: resource.join("/").trim_end_matches('/').to_owned(),
         name: text("/objectRef/name"),
         code: event.pointer("/responseStatus/code").and_then(serde_json::Value::as_u64).unwrap_or_default(),
-    };
-    Ok(text("/userAgent").starts_with("cairn/").then_some(request))
+    })
 }

@@ -11,6 +11,7 @@ mod leaves_nothing;
 mod lifecycle;
 mod machines;
 mod meddling;
+mod migration;
 mod rights;
 mod secure_port;
 mod shutdown;

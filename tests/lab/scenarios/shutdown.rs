@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{Result, ensure};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 
@@ -10,7 +10,9 @@ use super::{SOON, cluster_with_cairn, first_service::next_hops_of};
 use crate::harness::{
     Lab,
     cairn::AGENT,
+    control_plane::ApiRequest,
     enclosure::inside,
+    namespace::Program,
     service::{ExternalTrafficPolicy, Service, host_prefix},
     wait_for,
 };
@@ -56,6 +58,66 @@ fn a_controller_that_lost_its_lease_exits_with_1() {
         ensure!(log.contains("leaderelection lost"), "its log: {log}");
         Ok(())
     });
+}
+
+#[test]
+fn a_standby_follows_a_leader_at_once_or_when_its_lease_has_run_out() {
+    inside(async || {
+        const LEASE_DURATION: Duration = Duration::from_secs(6);
+        const FLAGS: [&str; 4] = [
+            "--secure-port=0",
+            "--leader-elect-lease-duration=6s",
+            "--leader-elect-renew-deadline=4s",
+            "--leader-elect-retry-period=1s",
+        ];
+        let mut lab = Lab::builder().start().await?;
+        lab.install_cairn().await?;
+        let mut first = start_one_more(&lab, &FLAGS, 1).await?;
+        let first_holder = follower(&lab, "", SOON).await?;
+        let mut second = start_one_more(&lab, &FLAGS, 2).await?;
+
+        let status = first.terminate(ENDS_WITHIN).await?;
+        ensure!(status.success(), "the first ended with {status}");
+        let second_holder = follower(&lab, &first_holder, Duration::from_millis(500)).await?;
+        let lease = leases(&lab).get(LEASE).await?.spec.unwrap_or_default();
+        ensure!(lease.lease_transitions == Some(1), "{lease:?}");
+
+        let _third = start_one_more(&lab, &FLAGS, 3).await?;
+        second.kill().await?;
+        // It renewed a second ago at most; a busy machine may take another.
+        follower(&lab, &second_holder, LEASE_DURATION + Duration::from_secs(1)).await?;
+        Ok(())
+    });
+}
+
+fn leases(lab: &Lab) -> Api<Lease> {
+    Api::namespaced(lab.kube().clone(), "kube-system")
+}
+
+/// Starts a controller, and waits until as many as there are now watch the Lease.
+async fn start_one_more(lab: &Lab, flags: &[&str], now: usize) -> Result<Program> {
+    let mut controller = lab.cairn()?.spawn_controller(lab.control_plane().namespace(), flags)?;
+    wait_for("the controller watches the Lease", SOON, async || {
+        controller.ensure_running()?;
+        let requests = lab.control_plane().requests_by_cairn()?;
+        let is_watch = |request: &&ApiRequest| request.resource == "leases" && request.verb == "watch";
+        let watches = requests.iter().filter(is_watch).count();
+        ensure!(watches >= now, "{watches} watches");
+        Ok(())
+    })
+    .await?;
+    Ok(controller)
+}
+
+/// Waits until another one than `before` holds the Lease, and returns who.
+async fn follower(lab: &Lab, before: &str, deadline: Duration) -> Result<String> {
+    wait_for("another one leads", deadline, async || {
+        let spec = leases(lab).get_opt(LEASE).await?.and_then(|lease| lease.spec);
+        let holder = spec.and_then(|spec| spec.holder_identity).unwrap_or_default();
+        ensure!(!holder.is_empty() && holder != before, "{holder:?} holds it");
+        Ok(holder)
+    })
+    .await
 }
 
 #[test]
