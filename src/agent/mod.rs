@@ -147,7 +147,7 @@ impl Agent {
             tokio::select! {
                 () = self.stores.changed() => {}
                 () = self.rooms.changed() => {}
-                () = until(deadline) => {}
+                () = clock::until(deadline) => {}
             }
         }
     }
@@ -201,11 +201,4 @@ fn propose_addresses(snapshot: &Snapshot) -> Vec<String> {
     let taken = ingress.filter_map(|ingress| ingress.ip).collect();
     let addresses = default_addresses(&snapshot.local, Tables { v4: &v4, v6: &v6 }, &taken);
     addresses.iter().map(ToString::to_string).collect()
-}
-
-async fn until(deadline: Option<Moment>) {
-    match deadline {
-        Some(moment) => tokio::time::sleep(moment.since(clock::now())).await,
-        None => std::future::pending().await,
-    }
 }

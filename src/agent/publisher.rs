@@ -21,7 +21,7 @@ use crate::api::{NodeReport, NodeReportSpec, NodeReportStatus};
 use crate::cluster::clock;
 use crate::cluster::store::Store;
 use crate::cluster::written::Written;
-use crate::model::NodeName;
+use crate::model::{Moment, NodeName};
 
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Between two tries while the API server is away, ± half.
@@ -91,7 +91,7 @@ pub async fn run(
         tokio::select! {
             changed = publications.changed() => if changed.is_err() { return },
             () = store.changed() => publisher.saw(store.snapshot()),
-            () = sleep(wake) => {}
+            () = clock::until(wake) => {}
         }
     }
 }
@@ -108,12 +108,12 @@ struct Publisher {
 }
 
 impl Publisher {
-    /// Writes what is due, and says how long until it has to be asked again.
-    async fn publish(&mut self, current: Publication) -> Option<Duration> {
+    /// Writes what is due, and says when it has to be asked again.
+    async fn publish(&mut self, current: Publication) -> Option<Moment> {
         let spread = Duration::from_secs_f64(self.dice * current.nodes as f64 / WRITES_PER_SECOND);
         match self.pacer.pace(&current.status, spread, clock::now()) {
             Pace::Rest => return None,
-            Pace::At(then) => return Some(then.since(clock::now())),
+            Pace::At(then) => return Some(then),
             Pace::Now => {}
         }
         match write(&self.reports, &self.node, &current).await {
@@ -133,7 +133,7 @@ impl Publisher {
                     let error = &error as &dyn std::error::Error;
                     warn!(node = %self.node, error, "cannot write the report; trying again");
                 }
-                Some(RETRY.mul_f64(0.5 + fastrand::f64()))
+                Some(clock::now() + RETRY.mul_f64(0.5 + fastrand::f64()))
             }
         }
     }
@@ -141,13 +141,6 @@ impl Publisher {
     fn saw(&mut self, mut seen: BTreeMap<String, Arc<Kept>>) {
         self.written.lay_over(&mut seen);
         self.pacer.saw(seen.get(self.node.as_str()).map(|kept| &kept.status));
-    }
-}
-
-async fn sleep(wake: Option<Duration>) {
-    match wake {
-        Some(delay) => tokio::time::sleep(delay).await,
-        None => std::future::pending().await,
     }
 }
 

@@ -14,10 +14,9 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::yield_now;
-use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
-use crate::cluster::clock::now;
+use crate::cluster::clock::{now, until};
 use crate::model::{Moment, PeerName};
 
 use super::codec::{self, Message, Notification, Reason};
@@ -358,13 +357,5 @@ impl Session {
             }
             is_news
         });
-    }
-}
-
-/// Waits until a moment; for ever without one.
-async fn until(deadline: Option<Moment>) {
-    match deadline {
-        Some(deadline) => sleep(deadline.since(now())).await,
-        None => future::pending().await,
     }
 }
