@@ -19,8 +19,8 @@ demo: lab-packages lab-control-plane
 # Two labs at a time: each has a control plane of its own.
 test: lab
 	$(CARGO) test --lib --bins --test it
-	$(CARGO) test --test lab -- --test-threads=2
 	$(CARGO) test --test demo
+	$(CARGO) test --test lab -- --test-threads=2
 
 test-quick: lab
 	$(CARGO) test --lib --bins --test it

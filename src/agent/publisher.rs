@@ -20,6 +20,7 @@ use crate::agent::report::{Pace, Pacer};
 use crate::api::{NodeReport, NodeReportSpec, NodeReportStatus};
 use crate::cluster::clock;
 use crate::cluster::store::Store;
+use crate::cluster::told::Told;
 use crate::cluster::written::Written;
 use crate::model::{Moment, NodeName};
 
@@ -130,8 +131,8 @@ impl Publisher {
             }
             Err(error) => {
                 if !std::mem::replace(&mut self.is_away, true) {
-                    let error = &error as &dyn std::error::Error;
-                    warn!(node = %self.node, error, "cannot write the report; trying again");
+                    let error = Told(&error);
+                    warn!(node = %self.node, %error, "cannot write the report; trying again");
                 }
                 Some(clock::now() + RETRY.mul_f64(0.5 + fastrand::f64()))
             }

@@ -9,6 +9,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::cluster::told::Told;
+
 /// The cloud provider for Kubernetes clusters that have no cloud.
 #[derive(Debug, Parser)]
 #[command(name = "cairn", version, about, disable_help_subcommand = true)]
@@ -35,33 +37,7 @@ pub fn main() -> ExitCode {
         Verb::Validate(args) => args.run(),
     };
     result.unwrap_or_else(|error| {
-        eprintln!("error: {}", in_one_line(&error));
+        eprintln!("error: {}", Told(error.as_ref()));
         ExitCode::FAILURE
     })
-}
-
-/// An error and its causes, without those that the one before has told already (as kube's errors do).
-fn in_one_line(error: &anyhow::Error) -> String {
-    let mut line = String::new();
-    for cause in error.chain().map(ToString::to_string).filter(|cause| !cause.is_empty()) {
-        if line.is_empty() {
-            line = cause;
-        } else if !line.ends_with(&cause) {
-            line = format!("{line}: {cause}");
-        }
-    }
-    line
-}
-
-#[cfg(test)]
-mod tests {
-    use anyhow::anyhow;
-
-    use super::*;
-
-    #[test]
-    fn a_cause_is_told_once() {
-        let error = anyhow!("no such file").context("cannot read a: no such file").context("--kubeconfig a");
-        assert_eq!(in_one_line(&error), "--kubeconfig a: cannot read a: no such file");
-    }
 }

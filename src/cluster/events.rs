@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
+use super::told::Told;
 use crate::api::Machine;
 use crate::model::views::{NodeView, ServiceView};
 use crate::model::{MachineId, Note, Severity};
@@ -118,8 +119,8 @@ async fn send(client: &Client, reporter: &Reporter, regarding: ObjectReference, 
         Ok(Ok(_)) => {}
         // The namespace is going away, and its Services with it.
         Ok(Err(kube::Error::Api(status))) if status.code == 403 && status.message.contains("being terminated") => {}
-        Ok(Err(error)) => warn!(error = &error as &dyn std::error::Error, "cannot write an event"),
-        Err(error) => warn!(error = &error as &dyn std::error::Error, "cannot write an event"),
+        Ok(Err(error)) => warn!(error = %Told(&error), "cannot write an event"),
+        Err(error) => warn!(error = %Told(&error), "cannot write an event"),
     }
 }
 

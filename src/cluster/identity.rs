@@ -14,6 +14,8 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
+use super::told::Told;
+
 /// Where the accounts are, as upstream's.
 pub const NAMESPACE: &str = "kube-system";
 const LIFE: Duration = Duration::from_secs(3600);
@@ -50,8 +52,8 @@ pub fn keep(root: Client, account: &'static str, tasks: &mut JoinSet<()>) -> wat
                 }
                 Err(error) => {
                     if !std::mem::replace(&mut is_away, true) {
-                        let error = &error as &dyn std::error::Error;
-                        warn!(account, error, "no token for the controller's ServiceAccount; trying again");
+                        let error = Told(&error);
+                        warn!(account, %error, "no token for the controller's ServiceAccount; trying again");
                     }
                     RETRY.mul_f64(0.5 + fastrand::f64())
                 }

@@ -3,7 +3,7 @@
 //! [`store`] watches objects and keeps [`views`] of them; [`patch`] and [`events`] write; [`client`]
 //! finds the way to the server, [`traffic`] holds the rules for all requests on it, [`identity`] lets
 //! a controller go it under a name of its own; [`clock`] reads time. [`written`] and [`backoff`] remember what was
-//! written and what failed. Nothing here decides anything.
+//! written and what failed; [`told`] says errors in one line. Nothing here decides anything.
 
 pub mod backoff;
 pub mod client;
@@ -14,6 +14,7 @@ pub mod metrics;
 pub mod patch;
 pub mod store;
 pub mod throttle;
+pub mod told;
 pub mod traffic;
 pub mod views;
 pub mod written;

@@ -20,6 +20,8 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
+use super::told::Told;
+
 /// Pauses between attempts while the server is away. A node that is back late serves
 /// stale routes, and what an attempt costs a server that is coming up is one connection.
 const FIRST_RETRY: Duration = Duration::from_millis(500);
@@ -195,8 +197,8 @@ impl<V: PartialEq + Send + Sync + 'static> Writer<V> {
         // An expired resource version or a watch the server cut is ordinary: the watcher lists again.
         let is_ordinary = matches!(error, watcher::Error::WatchError(status) if status.code == 410);
         if !is_ordinary && !std::mem::replace(&mut self.is_away, true) {
-            let error = error as &dyn std::error::Error;
-            warn!(kind, error, "cannot watch; the last state stays in force");
+            let error = Told(error);
+            warn!(kind, %error, "cannot watch; the last state stays in force");
         }
     }
 

@@ -13,6 +13,7 @@ use super::record::{self, Writer, record};
 use super::sight::Sight;
 use super::timing::Timing;
 use crate::cluster::clock;
+use crate::cluster::told::Told;
 use crate::model::{Leadership, Moment};
 
 /// Which Lease to hold, and as whom.
@@ -144,7 +145,8 @@ impl Lock {
 
     fn failed(&mut self, error: &(dyn std::error::Error + 'static)) -> Input {
         if !std::mem::replace(&mut self.is_away, true) {
-            warn!(lease = self.config.name, error, "cannot reach the lease; trying again");
+            let error = Told(error);
+            warn!(lease = self.config.name, %error, "cannot reach the lease; trying again");
         }
         Input::Failed
     }

@@ -10,6 +10,7 @@ use kube::core::DynamicObject;
 use tracing::{debug, warn};
 
 use crate::cluster::clock;
+use crate::cluster::told::Told;
 use crate::model::Moment;
 
 /// How long the API server keeps a watch open, in seconds.
@@ -58,8 +59,8 @@ impl Sight {
                 Some(Err(error)) => {
                     // Until then the periodic look goes on as if there were no watch.
                     if !std::mem::replace(&mut self.is_dark, true) {
-                        let error = &error as &dyn std::error::Error;
-                        warn!(lease = self.name, error, "cannot watch the lease; its release is seen later");
+                        let error = Told(&error);
+                        warn!(lease = self.name, %error, "cannot watch the lease; its release is seen later");
                     }
                     self.close();
                 }

@@ -26,6 +26,7 @@ use crate::cluster::clock;
 use crate::cluster::events::{Events, News, about_node};
 use crate::cluster::patch::WriteError;
 use crate::cluster::store::Store;
+use crate::cluster::told::Told;
 use crate::inventory::InventoryState;
 use crate::model::views::NodeView;
 use crate::model::{NodeName, Note, Severity};
@@ -96,26 +97,20 @@ async fn carry_out(context: &Context, observed: &Observed, plan: Plan, memory: &
             (Ok(()), Action::Delete) => drop(context.metrics.deleted_nodes.inc()),
             (Ok(()), Action::WriteTaints(_)) => info!(node = %name, "shutdown taint changed"),
             (Err(error @ (WriteError::Conflict | WriteError::Gone)), _) => {
-                debug!(node = %name, error = &error as &dyn std::error::Error, "not written");
+                debug!(node = %name, error = %Told(&error), "not written");
             }
             (Err(error), Action::WriteTaints(_)) => {
-                let error = &error as &dyn std::error::Error;
-                warn!(node = %name, error, "cannot write the node's taints; trying again");
+                let error = Told(&error);
+                warn!(node = %name, %error, "cannot write the node's taints; trying again");
             }
             (Err(error), Action::Delete) => {
-                failures.insert(name.clone(), Note::NodeDeleteFailed { node: name, error: chain(&error) });
+                failures.insert(name.clone(), Note::NodeDeleteFailed { node: name, error: Told(&error).to_string() });
             }
         }
     }
     for (name, note) in memory.failures.of(&failures) {
         tell(context, observed, &name, note);
     }
-}
-
-/// An error and its causes in one line, for an Event.
-fn chain(error: &WriteError) -> String {
-    let causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 fn tell(context: &Context, observed: &Observed, name: &NodeName, note: Note) {

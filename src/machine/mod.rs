@@ -24,6 +24,7 @@ use crate::cluster::clock;
 use crate::cluster::events::{Events, News, about_machine};
 use crate::cluster::patch::WriteError;
 use crate::cluster::store::Store;
+use crate::cluster::told::Told;
 use crate::cluster::written::Written;
 use crate::inventory::InventoryState;
 use crate::model::views::NodeView;
@@ -158,10 +159,10 @@ async fn carry_out(context: &Context, plan: Plan, memory: &mut Memory) {
                 object.into_iter().for_each(|object| memory.written.remember(id.clone(), object));
             }
             Err(error) => {
-                let cause = &error as &dyn std::error::Error;
+                let cause = Told(&error);
                 match &error {
-                    WriteError::Conflict | WriteError::Gone => debug!(machine = %id, error = cause, "not written"),
-                    _ => warn!(machine = %id, error = cause, "cannot write the machine; trying again"),
+                    WriteError::Conflict | WriteError::Gone => debug!(machine = %id, error = %cause, "not written"),
+                    _ => warn!(machine = %id, error = %cause, "cannot write the machine; trying again"),
                 }
                 memory.backoff.failed(id, clock::now());
             }

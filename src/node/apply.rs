@@ -10,6 +10,7 @@ use tracing::{debug, warn};
 
 use super::plan::{Action, Differences, Initialization, Observed};
 use crate::cluster::patch::{self, WriteError, side_by_side};
+use crate::cluster::told::Told;
 use crate::cluster::views;
 use crate::model::NodeName;
 use crate::model::views::{NodeAddress, NodeView};
@@ -88,11 +89,11 @@ fn initialized(version: &str, initialization: &Initialization) -> Value {
 
 /// Logs a failed write; a conflict or a Node that went away is nothing to see to.
 pub(super) fn log(name: &NodeName, error: &WriteError) {
-    let cause = error as &dyn std::error::Error;
+    let cause = Told(error);
     match error {
-        WriteError::Conflict | WriteError::Gone => debug!(node = %name, error = cause, "not written"),
+        WriteError::Conflict | WriteError::Gone => debug!(node = %name, error = %cause, "not written"),
         WriteError::Refused(_) | WriteError::TimedOut => {
-            warn!(node = %name, error = cause, "cannot write to the node; trying again")
+            warn!(node = %name, error = %cause, "cannot write to the node; trying again")
         }
     }
 }

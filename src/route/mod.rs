@@ -22,6 +22,7 @@ use crate::cluster::backoff::Backoff;
 use crate::cluster::clock;
 use crate::cluster::patch::WriteError;
 use crate::cluster::store::Store;
+use crate::cluster::told::Told;
 use crate::cluster::written::Written;
 use crate::model::NodeName;
 use crate::model::views::NodeView;
@@ -115,11 +116,11 @@ fn settle<V>(memory: &mut Memory, object: Object, result: Result<V, WriteError>)
         }
         Err(error) => error,
     };
-    let cause = &error as &dyn std::error::Error;
+    let cause = Told(&error);
     match (&error, &object) {
-        (WriteError::Conflict | WriteError::Gone, _) => debug!(?object, error = cause, "not written"),
-        (_, Object::Route(name)) => warn!(node = %name, error = cause, "cannot write the node route; trying again"),
-        (_, Object::Condition(name)) => warn!(node = %name, error = cause, "cannot write the condition; trying again"),
+        (WriteError::Conflict | WriteError::Gone, _) => debug!(?object, error = %cause, "not written"),
+        (_, Object::Route(name)) => warn!(node = %name, error = %cause, "cannot write the node route; trying again"),
+        (_, Object::Condition(name)) => warn!(node = %name, error = %cause, "cannot write the condition; trying again"),
     }
     memory.backoff.failed(object, clock::now());
     None

@@ -24,6 +24,7 @@ use crate::cluster::clock;
 use crate::cluster::events::{Events, News, about_service};
 use crate::cluster::patch::WriteError;
 use crate::cluster::store::Store;
+use crate::cluster::told::Told;
 use crate::cluster::written::Written;
 use crate::model::views::{NodeView, ServiceView};
 use crate::model::{Note, PoolName, ServiceKey, Severity};
@@ -128,12 +129,11 @@ fn settle<V>(memory: &mut Memory, object: Object, result: Result<V, WriteError>)
         }
         Err(error) => error,
     };
-    let (cause, is_ordinary) =
-        (&error as &dyn std::error::Error, matches!(error, WriteError::Conflict | WriteError::Gone));
+    let (cause, is_ordinary) = (Told(&error), matches!(error, WriteError::Conflict | WriteError::Gone));
     match &object {
-        _ if is_ordinary => debug!(?object, error = cause, "not written"),
-        Object::Service(key) => warn!(service = %key, error = cause, "cannot write the status; trying again"),
-        Object::Pool(name) => warn!(pool = %name, error = cause, "cannot write the status; trying again"),
+        _ if is_ordinary => debug!(?object, error = %cause, "not written"),
+        Object::Service(key) => warn!(service = %key, error = %cause, "cannot write the status; trying again"),
+        Object::Pool(name) => warn!(pool = %name, error = %cause, "cannot write the status; trying again"),
     }
     memory.backoff.failed(object, clock::now());
     Err(())
