@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo test test-quick lint generate bench-first-service lab lab-packages lab-control-plane lab-migration-partner
+.PHONY: help demo test test-quick lint generate bench-first-service bench-nodes lab lab-packages lab-control-plane lab-migration-partner
 
 help:
 	@echo "make demo                 a cluster in network namespaces, and a client that gets its answer (KEEP=1 keeps it)"
@@ -11,6 +11,7 @@ help:
 	@echo "make lint                 formatting, clippy, licences and sources of dependencies"
 	@echo "make generate             writes what is generated: manifests/crds, the examples' expected plans"
 	@echo "make bench-first-service  how fast, how big; the last line is JSON"
+	@echo "make bench-nodes          how fast many Nodes are initialized (CAIRN_BENCH_NODES, 1000), and what that costs"
 
 demo: lab-packages lab-control-plane
 	@$(CARGO) test --test demo --no-run
@@ -37,6 +38,9 @@ generate:
 
 bench-first-service: lab-packages lab-control-plane
 	$(CARGO) bench --bench first_service
+
+bench-nodes: lab-packages lab-control-plane
+	$(CARGO) bench --bench nodes
 
 lab: lab-packages lab-control-plane lab-migration-partner
 

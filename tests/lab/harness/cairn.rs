@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use cairn::api::{NodeReport, NodeReportSpec};
 use k8s_openapi::api::{authentication::v1::TokenRequest, core::v1::ServiceAccount};
-use kube::{Api, api::PostParams};
+use kube::{Api, Client, api::PostParams};
 use serde_json::json;
 use tokio::process::Command;
 
 use super::{
-    control_plane::ControlPlane,
+    control_plane::{self, ControlPlane},
     enclosure::WORK,
     namespace::{Namespace, Program},
     node::Node,
@@ -47,6 +47,11 @@ impl Cairn {
             agent_kubeconfig: kubeconfig_for(control_plane, AGENT).await?,
             configuration: copy_example()?,
         })
+    }
+
+    /// A client that is to the API server what the controller is: same rights, same share, same logging.
+    pub(crate) async fn controller_client(&self) -> Result<Client> {
+        control_plane::client(&self.controller_kubeconfig).await
     }
 
     /// The folder with `cloud-config.yaml`, `inventory.yaml`, `pool.yaml` and `peer.yaml`.

@@ -78,6 +78,7 @@ impl ApiRequest {
 }
 
 impl ControlPlane {
+    /// Starts etcd and the API server.
     pub(crate) async fn start(namespace: Namespace) -> Result<Self> {
         let authority = Authority::make(&Path::new(WORK).join("pki"))?;
         let admin = Identity { user: "admin", group: Some("system:masters") };
@@ -102,9 +103,14 @@ impl ControlPlane {
             _others: vec![etcd],
         };
         control_plane.wait_until_ready().await?;
-        let manager = control_plane.start_controller_manager()?;
-        control_plane._others.push(manager);
         Ok(control_plane)
+    }
+
+    /// Starts Kubernetes' own controllers.
+    pub(crate) fn run_controller_manager(&mut self) -> Result<()> {
+        let manager = self.start_controller_manager()?;
+        self._others.push(manager);
+        Ok(())
     }
 
     /// A client that may do everything.

@@ -29,6 +29,7 @@ pub(crate) struct Builder {
     nodes: u8,
     router: Option<RouterKind>,
     has_client: bool,
+    is_api_only: bool,
 }
 
 /// A running cluster with its network.
@@ -57,9 +58,18 @@ impl Builder {
         Self { has_client: true, ..self }
     }
 
+    /// Without Kubernetes' own controllers, which would mark Nodes that no kubelet speaks for.
+    pub(crate) fn api_only(self) -> Self {
+        Self { is_api_only: true, ..self }
+    }
+
     pub(crate) async fn start(self) -> Result<Lab> {
         make_switch().await?;
-        let control_plane = ControlPlane::start(attach("cp", CONTROL_PLANE).await?).await.context("control plane")?;
+        let namespace = attach("cp", CONTROL_PLANE).await?;
+        let mut control_plane = ControlPlane::start(namespace).await.context("control plane")?;
+        if !self.is_api_only {
+            control_plane.run_controller_manager()?;
+        }
         control_plane.authority().kubeconfig("kube-proxy", Identity { user: "system:kube-proxy", group: None })?;
         let mut lab = Lab {
             control_plane,

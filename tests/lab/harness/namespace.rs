@@ -125,9 +125,27 @@ impl Program {
 
     /// Resident memory, in KiB.
     pub(crate) fn resident_kib(&self) -> Result<u64> {
+        self.status_kib("VmRSS:")
+    }
+
+    /// The most resident memory there was, in KiB.
+    pub(crate) fn peak_resident_kib(&self) -> Result<u64> {
+        self.status_kib("VmHWM:")
+    }
+
+    fn status_kib(&self, field: &str) -> Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()?))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("a process has a VmRSS")?;
-        Ok(line.trim().trim_end_matches(" kB").parse()?)
+        let line = status.lines().find_map(|line| line.strip_prefix(field));
+        Ok(line.with_context(|| format!("a process has a {field}"))?.trim().trim_end_matches(" kB").parse()?)
+    }
+
+    /// Processor time since its start, of all threads, in user and kernel mode.
+    pub(crate) fn processor_time(&self) -> Result<Duration> {
+        // `proc_pid_stat(5)`: the second field is a name in parentheses; fields 14 and 15 count hundredths of a second.
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id()?))?;
+        let (_, fields) = stat.rsplit_once(')').context("a process has a name")?;
+        let times = fields.split_whitespace().skip(11).take(2).map(str::parse::<u64>);
+        Ok(Duration::from_millis(10 * times.sum::<Result<u64, _>>()?))
     }
 
     pub(crate) fn signal(&self, what: rustix::process::Signal) -> Result<()> {

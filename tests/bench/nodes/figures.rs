@@ -1,0 +1,120 @@
+//! What the figures of a run are called, and what they are held to.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use serde_json::{Value, json};
+
+use super::{Measured, harness::control_plane::ApiRequest};
+
+/// A figure and the most that it may be.
+struct Target {
+    name: &'static str,
+    at_most: f64,
+    figure: f64,
+}
+
+/// Prints everything for the eye, a missed target like one that is met, and returns all of it as one JSON object.
+pub(crate) fn print(measured: &Measured) -> Value {
+    let mut all = figures(measured);
+    for (name, value) in all.as_object().into_iter().flatten() {
+        println!("{name:<62} {value}");
+    }
+    let targets = targets(measured);
+    for Target { name, at_most, figure } in &targets {
+        let verdict = if figure <= at_most { "met" } else { "MISSED" };
+        println!("{name:<62} {:<10} at most {at_most:<6} {verdict}", rounded(*figure));
+    }
+    all["targets"] = targets
+        .iter()
+        .map(|Target { name, at_most, figure }| {
+            json!({ "name": name, "figure": rounded(*figure), "at_most": at_most, "is_met": figure <= at_most })
+        })
+        .collect();
+    all
+}
+
+fn figures(measured: &Measured) -> Value {
+    let Measured { count, floor, burst, idle, resident_kib, peak_resident_kib: _, start, hand_over } = measured;
+    let same_requests = floor.register + floor.write;
+    json!({
+        "nodes": count,
+        "build": if cfg!(debug_assertions) { "dev" } else { "release" },
+        "floor_register_seconds": seconds(floor.register),
+        "floor_two_writes_seconds": seconds(floor.write),
+        "first_created_to_last_created_seconds": seconds(burst.register),
+        "last_created_to_all_initialized_seconds": seconds(after_last(measured)),
+        "first_created_to_all_initialized_seconds": seconds(burst.first_to_all),
+        "first_created_to_all_initialized_over_register_and_floor_ratio": rounded(ratio(burst.first_to_all, same_requests)),
+        "node_writes_per_node": rounded(number(node_writes(&burst.writes).values().sum()) / number(*count)),
+        "writes_by_kind": by_kind(&burst.writes),
+        "writes_refused": burst.writes.iter().filter(|write| write.code >= 400).count(),
+        "controller_cpu_for_the_burst_seconds": seconds(burst.processor),
+        "controller_resident_megabytes": rounded(megabytes(*resident_kib)),
+        "idle_watched_seconds": seconds(idle.watched),
+        "idle_heartbeats": idle.heartbeats,
+        "start_to_lease_held_p50_seconds": seconds(start.lease_held),
+        "sigterm_to_lease_held_by_next_p50_seconds": seconds(hand_over.lease_held),
+    })
+}
+
+fn targets(measured: &Measured) -> Vec<Target> {
+    let Measured { count, floor, burst, idle, resident_kib: _, peak_resident_kib, start, hand_over } = measured;
+    let most = node_writes(&burst.writes).into_values().max().unwrap_or_default();
+    let events = burst.writes.iter().filter(|write| write.resource == "events").count();
+    [
+        ("last_created_to_all_initialized_over_floor_ratio", 1.15, ratio(after_last(measured), floor.write)),
+        ("first_created_to_all_initialized_over_floor_ratio", 1.15, ratio(burst.first_to_all, floor.write)),
+        ("most_node_writes_for_one_node", 2.0, number(most)),
+        ("events_per_node", 1.0, number(events) / number(*count)),
+        ("controller_cpu_since_start_seconds", 2.5, burst.processor_since_start.as_secs_f64()),
+        ("controller_peak_resident_megabytes", 60.0, megabytes(*peak_resident_kib)),
+        ("idle_writes_but_lease_renewals", 0.0, number(idle.writes)),
+        ("idle_cpu_percent", 1.0, 100.0 * ratio(idle.processor, idle.watched)),
+        ("start_to_first_node_initialized_p50_seconds", 0.3, start.node_done.as_secs_f64()),
+        ("sigterm_to_next_leader_initialized_a_node_p50_seconds", 0.5, hand_over.node_done.as_secs_f64()),
+    ]
+    .map(|(name, at_most, figure)| Target { name, at_most, figure })
+    .into()
+}
+
+fn after_last(measured: &Measured) -> Duration {
+    measured.burst.first_to_all.saturating_sub(measured.burst.register)
+}
+
+/// How many writes each Node saw, of the Node itself or of its status.
+fn node_writes(writes: &[ApiRequest]) -> BTreeMap<&str, usize> {
+    let mut counts = BTreeMap::new();
+    for write in writes.iter().filter(|write| matches!(write.resource.as_str(), "nodes" | "nodes/status")) {
+        *counts.entry(write.name.as_str()).or_default() += 1;
+    }
+    counts
+}
+
+fn by_kind(writes: &[ApiRequest]) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for write in writes {
+        *counts.entry(format!("{} {}", write.verb, write.resource)).or_default() += 1;
+    }
+    counts
+}
+
+fn ratio(one: Duration, other: Duration) -> f64 {
+    one.as_secs_f64() / other.as_secs_f64()
+}
+
+fn seconds(duration: Duration) -> f64 {
+    rounded(duration.as_secs_f64())
+}
+
+fn megabytes(kib: u64) -> f64 {
+    kib as f64 * 1024.0 / 1e6
+}
+
+fn number(count: usize) -> f64 {
+    count as f64
+}
+
+/// To three decimals: the rest is noise.
+fn rounded(value: f64) -> f64 {
+    (value * 1e3).round() / 1e3
+}
