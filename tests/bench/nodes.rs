@@ -6,6 +6,8 @@
 //! else. The last line is one JSON object with every target and whether it was met; the targets are for 5,000 Nodes
 //! (`CAIRN_BENCH_NODES=5000`) and a release build.
 
+#[path = "nodes/events.rs"]
+mod events;
 #[path = "nodes/figures.rs"]
 mod figures;
 #[path = "../lab/harness/mod.rs"]
@@ -13,9 +15,7 @@ mod figures;
 mod harness;
 
 use std::{
-    collections::BTreeSet,
     net::Ipv4Addr,
-    pin::pin,
     process::ExitCode,
     sync::{
         Arc,
@@ -24,8 +24,8 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result, bail, ensure};
-use futures_util::{Stream, TryStreamExt};
+use anyhow::{Context, Result, ensure};
+use events::{INITIALIZED, LEASE, all_initialized, holder, leases, until, watch_initialized, watch_lease, watch_node};
 use harness::{
     Lab, Stopwatch, control_plane::ApiRequest, enclosure, kubelet, namespace::Program, wait::wait_every, wait_for,
 };
@@ -35,12 +35,14 @@ use k8s_openapi::api::{
 };
 use kube::{
     Api, Client, ResourceExt,
-    api::{DeleteParams, ListParams, Patch, PatchParams, WatchEvent, WatchParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use serde_json::json;
 use tokio::task::JoinSet;
 
 const DEFAULT_COUNT: usize = 1000;
+/// With more, the API server would begin a second file of its audit log.
+const MOST: usize = 10_000;
 /// As many writes as the controller has on their way at most.
 const FLOOR_WORKERS: usize = 50;
 const REGISTERING_CLIENTS: usize = 32;
@@ -52,9 +54,6 @@ const STATUS_REPORT: Duration = Duration::from_secs(300);
 const SOON: Duration = Duration::from_secs(30);
 const SETTLED_WITHIN: Duration = Duration::from_secs(300);
 const QUIET: Duration = Duration::from_secs(3);
-const LEASE: &str = "cloud-controller-manager";
-/// A Node gets it in the write that takes its taint away.
-const INITIALIZED: &str = "topology.kubernetes.io/region=bench";
 /// The port belongs to the leader of the moment.
 const STANDBY: &[&str] = &["--secure-port=0"];
 
@@ -112,7 +111,7 @@ fn node_count() -> Result<usize> {
         Ok(text) => text.parse().with_context(|| format!("CAIRN_BENCH_NODES: {text:?} is no number"))?,
         Err(_) => DEFAULT_COUNT,
     };
-    ensure!((1..=60_000).contains(&count), "CAIRN_BENCH_NODES is {count}; from 1 to 60000 Nodes can be measured");
+    ensure!((1..=MOST).contains(&count), "CAIRN_BENCH_NODES is {count}; from 1 to {MOST} Nodes can be measured");
     Ok(count)
 }
 
@@ -154,11 +153,11 @@ async fn measure_floor(lab: &Lab, count: usize) -> Result<Floor> {
     let register = began.elapsed();
     let client = lab.cairn()?.controller_client().await?;
     let nodes: Api<Node> = Api::all(client);
-    let events = watch_initialized(lab).await?;
+    let initialized = watch_initialized(lab.kube()).await?;
     let began = Stopwatch::start();
     let written = each(FLOOR_WORKERS, count, move |number| write_twice(nodes.clone(), number));
     // The watch of the bench costs the floor what it costs the controller.
-    tokio::try_join!(written, all_initialized(events, count))?;
+    tokio::try_join!(written, all_initialized(initialized, count))?;
     let write = began.elapsed();
     let nodes: Api<Node> = Api::all(lab.kube().clone());
     nodes.delete_collection(&DeleteParams::default(), &ListParams::default().labels(INITIALIZED)).await?;
@@ -211,12 +210,12 @@ struct Burst {
 
 async fn measure_burst(lab: &Lab, controller: &Program, count: usize) -> Result<Burst> {
     let (written, used) = (writes(lab)?.len(), controller.processor_time()?);
-    let events = watch_initialized(lab).await?;
+    let initialized = watch_initialized(lab.kube()).await?;
     let began = Stopwatch::start();
-    let (register, first_to_all) =
-        tokio::try_join!(async { register_all(lab.kube(), "node", count).await.map(|()| began.elapsed()) }, async {
-            all_initialized(events, count).await.map(|()| began.elapsed())
-        },)?;
+    let (register, first_to_all) = tokio::try_join!(
+        elapsed_after(began, register_all(lab.kube(), "node", count)),
+        elapsed_after(began, all_initialized(initialized, count)),
+    )?;
     let nodes: Api<Node> = Api::all(lab.kube().clone());
     let waiting = nodes.list(&ListParams::default()).await?.items.into_iter().filter(|node| !is_done(node)).count();
     ensure!(waiting == 0, "{waiting} Nodes have their labels but not all the rest");
@@ -273,12 +272,12 @@ fn median(mut runs: Vec<Milestones>) -> Result<Milestones> {
 async fn measure_start(lab: &Lab, number: usize) -> Result<(Program, Milestones)> {
     let name = node_name(number);
     kubelet::register(lab.kube(), &name).await?;
-    let (lease, node) = (watch_lease(lab).await?, watch_node(lab, &name).await?);
+    let (lease, node) = (watch_lease(lab.kube()).await?, watch_node(lab.kube(), &name).await?);
     let began = Stopwatch::start();
     let controller = spawn(lab, &[])?;
     let (lease_held, node_done) = tokio::try_join!(
-        async { until(lease, |lease: &Lease| !holder(lease).is_empty()).await.map(|()| began.elapsed()) },
-        async { until(node, is_done).await.map(|()| began.elapsed()) },
+        elapsed_after(began, until(lease, |lease| !holder(lease).is_empty())),
+        elapsed_after(began, until(node, is_done)),
     )?;
     Ok((controller, Milestones { lease_held, node_done }))
 }
@@ -294,22 +293,18 @@ async fn measure_hand_over(lab: &Lab, mut leader: Program, number: usize) -> Res
     .await?;
     settle(lab).await?;
     let name = node_name(number);
-    let leases: Api<Lease> = Api::namespaced(lab.kube().clone(), "kube-system");
-    let before = holder(&leases.get(LEASE).await?).to_owned();
-    let (lease, node) = (watch_lease(lab).await?, watch_node(lab, &name).await?);
+    let before = holder(&leases(lab.kube()).get(LEASE).await?).to_owned();
+    let (lease, node) = (watch_lease(lab.kube()).await?, watch_node(lab.kube(), &name).await?);
     let began = Stopwatch::start();
     let is_taken = |lease: &Lease| !holder(lease).is_empty() && holder(lease) != before;
+    let next_acts = async {
+        leader.terminate(SOON).await?;
+        kubelet::register(lab.kube(), &name).await?;
+        until(node, is_done).await
+    };
     let (lease_held, node_done) =
-        tokio::try_join!(async { until(lease, is_taken).await.map(|()| began.elapsed()) }, async {
-            leader.terminate(SOON).await?;
-            kubelet::register(lab.kube(), &name).await?;
-            until(node, is_done).await.map(|()| began.elapsed())
-        },)?;
+        tokio::try_join!(elapsed_after(began, until(lease, is_taken)), elapsed_after(began, next_acts))?;
     Ok((standby, Milestones { lease_held, node_done }))
-}
-
-fn holder(lease: &Lease) -> &str {
-    lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default()
 }
 
 fn lease_watches(lab: &Lab) -> Result<usize> {
@@ -355,51 +350,10 @@ where
     Ok(())
 }
 
-type Events<K> = std::pin::Pin<Box<dyn Stream<Item = kube::Result<WatchEvent<K>>> + Send>>;
-type NodeMetadata = kube::core::PartialObjectMeta<Node>;
-
-async fn watch_initialized(lab: &Lab) -> Result<Events<NodeMetadata>> {
-    let nodes: Api<Node> = Api::all(lab.kube().clone());
-    let version = nodes.list_metadata(&ListParams::default().limit(1)).await?.metadata.resource_version;
-    let params = WatchParams::default().labels(INITIALIZED);
-    Ok(Box::pin(nodes.watch_metadata(&params, &version.unwrap_or_default()).await?))
-}
-
-async fn watch_node(lab: &Lab, name: &str) -> Result<Events<Node>> {
-    let nodes: Api<Node> = Api::all(lab.kube().clone());
-    let version = nodes.list_metadata(&ListParams::default().limit(1)).await?.metadata.resource_version;
-    let params = WatchParams::default().fields(&format!("metadata.name={name}"));
-    Ok(Box::pin(nodes.watch(&params, &version.unwrap_or_default()).await?))
-}
-
-async fn watch_lease(lab: &Lab) -> Result<Events<Lease>> {
-    let leases: Api<Lease> = Api::namespaced(lab.kube().clone(), "kube-system");
-    let version = leases.list_metadata(&ListParams::default().limit(1)).await?.metadata.resource_version;
-    let params = WatchParams::default().fields(&format!("metadata.name={LEASE}"));
-    Ok(Box::pin(leases.watch(&params, &version.unwrap_or_default()).await?))
-}
-
-async fn all_initialized(events: Events<NodeMetadata>, count: usize) -> Result<()> {
-    let mut seen = BTreeSet::new();
-    until(events, |node| {
-        seen.insert(node.name_any());
-        seen.len() == count
-    })
-    .await
-    .with_context(|| format!("{} of {count} Nodes are initialized", seen.len()))
-}
-
-/// Waits until an object is there for which `is_last` holds.
-async fn until<K>(events: Events<K>, mut is_last: impl FnMut(&K) -> bool) -> Result<()> {
-    let mut events = pin!(events);
-    while let Some(event) = events.try_next().await? {
-        match event {
-            WatchEvent::Added(object) | WatchEvent::Modified(object) if is_last(&object) => return Ok(()),
-            WatchEvent::Error(status) => bail!("a watch failed: {}", status.message),
-            _ => {}
-        }
-    }
-    bail!("a watch ended")
+/// The time from `began` until `step` has ended.
+async fn elapsed_after(began: Stopwatch, step: impl Future<Output = Result<()>>) -> Result<Duration> {
+    step.await?;
+    Ok(began.elapsed())
 }
 
 /// Waits until the controller has nothing left to write.
