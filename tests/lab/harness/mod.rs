@@ -15,6 +15,7 @@ pub(crate) mod client;
 pub(crate) mod control_plane;
 pub(crate) mod enclosure;
 pub(crate) mod kubelet;
+pub(crate) mod kubernetes;
 pub(crate) mod lab;
 pub(crate) mod namespace;
 pub(crate) mod node;
@@ -24,5 +25,6 @@ pub(crate) mod router;
 pub(crate) mod service;
 pub(crate) mod wait;
 
+pub(crate) use kubernetes::Kubernetes;
 pub(crate) use lab::{Lab, RouterKind};
 pub(crate) use wait::{Stopwatch, wait_for};
