@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo test test-quick lint generate bench-first-service bench-nodes lab lab-packages lab-control-plane lab-migration-partner
+.PHONY: help demo test test-quick lint generate bench-first-service bench-nodes lab lab-packages lab-control-plane lab-older-control-plane lab-migration-partner
 
 help:
 	@echo "make demo                 a cluster in network namespaces, and a client that gets its answer (KEEP=1 keeps it)"
@@ -23,7 +23,7 @@ test: lab
 	$(CARGO) test --test demo
 	$(CARGO) test --test lab -- --test-threads=2
 
-test-quick: lab
+test-quick: lab-packages lab-control-plane
 	$(CARGO) test --lib --bins --test it
 	$(CARGO) test --test lab -- --test-threads=2 scenarios::bench scenarios::first_service
 
@@ -42,7 +42,7 @@ bench-first-service: lab-packages lab-control-plane
 bench-nodes: lab-packages lab-control-plane
 	$(CARGO) bench --bench nodes
 
-lab: lab-packages lab-control-plane lab-migration-partner
+lab: lab-packages lab-control-plane lab-older-control-plane lab-migration-partner
 
 lab-packages:
 	@tests/lab/install-packages
@@ -50,6 +50,9 @@ lab-packages:
 lab-control-plane:
 	@tests/lab/build-control-plane > /dev/null
 
-# Minutes, once: `make demo` does not need it.
+# Minutes each, once: `make demo` needs neither.
+lab-older-control-plane:
+	@tests/lab/build-control-plane 1.33 > /dev/null
+
 lab-migration-partner:
 	@tests/lab/build-migration-partner

@@ -8,10 +8,12 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 
+use super::kubernetes::Kubernetes;
+
 /// How the list travels into the lab.
 const VARIABLE: &str = "CAIRN_LAB_BINARIES";
 const BUILD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/lab/build-control-plane");
-/// Only one scenario needs what this one builds, and it takes minutes: that is left to `make lab`.
+/// What only a few scenarios need, this and the older control planes, takes minutes: that is left to `make lab`.
 const BUILD_PARTNER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/lab/build-migration-partner");
 /// Programs of the distribution, each with the Debian package that has it.
 const PROGRAMS: [(&str, &str); 7] = [
@@ -31,7 +33,10 @@ pub(crate) fn provide(command: &mut Command) -> Result<()> {
     let path = format!("{}:{PATH}", std::env::var("PATH").unwrap_or_default());
     let lacking = missing_packages(&path);
     ensure!(lacking.is_empty(), "the lab needs packages that are not installed: apt-get install {}", lacking.join(" "));
-    let list = output_of(BUILD, &[])? + &output_of(BUILD_PARTNER, &["--find"])?;
+    let mut list = output_of(BUILD, &[])? + &output_of(BUILD_PARTNER, &["--find"])?;
+    for older in Kubernetes::OLDER {
+        list += &output_of(BUILD, &["--find", older.minor()])?;
+    }
     command.env("PATH", path).env(VARIABLE, list);
     Ok(())
 }

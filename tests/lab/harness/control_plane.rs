@@ -16,6 +16,7 @@ use super::{
     address::{API_SERVICE, CLUSTER_CIDRS, CONTROL_PLANE, SERVICE_CIDRS},
     binaries::Binaries,
     enclosure::WORK,
+    kubernetes::Kubernetes,
     namespace::{Namespace, Program, output_of},
     pki::{Authority, Identity},
     wait::wait_for,
@@ -43,6 +44,7 @@ const WRITES: [&str; 5] = ["create", "update", "patch", "delete", "deletecollect
 
 /// A control plane that answers.
 pub(crate) struct ControlPlane {
+    kubernetes: Kubernetes,
     namespace: Namespace,
     authority: Authority,
     binaries: Binaries,
@@ -79,7 +81,7 @@ impl ApiRequest {
 
 impl ControlPlane {
     /// Starts etcd and the API server.
-    pub(crate) async fn start(namespace: Namespace) -> Result<Self> {
+    pub(crate) async fn start(kubernetes: Kubernetes, namespace: Namespace) -> Result<Self> {
         let authority = Authority::make(&Path::new(WORK).join("pki"))?;
         let admin = Identity { user: "admin", group: Some("system:masters") };
         let admin_kubeconfig = authority.kubeconfig("admin", admin)?;
@@ -91,9 +93,10 @@ impl ControlPlane {
 
         let binaries = Binaries::provided()?;
         let etcd = start_etcd(&namespace, &binaries)?;
-        let api_server = start_api_server(&namespace, &binaries, &authority)?;
+        let api_server = start_api_server(kubernetes, &namespace, &binaries, &authority)?;
         let admin = client(&admin_kubeconfig).await?;
         let mut control_plane = Self {
+            kubernetes,
             namespace,
             authority,
             binaries,
@@ -149,7 +152,8 @@ impl ControlPlane {
 
     /// Starts the API server again, with the state it had.
     pub(crate) async fn restart_api_server(&mut self) -> Result<()> {
-        self.api_server = Some(start_api_server(&self.namespace, &self.binaries, &self.authority)?);
+        let api_server = start_api_server(self.kubernetes, &self.namespace, &self.binaries, &self.authority)?;
+        self.api_server = Some(api_server);
         self.wait_until_ready().await
     }
 
@@ -208,7 +212,8 @@ impl ControlPlane {
     fn start_controller_manager(&self) -> Result<Program> {
         let identity = Identity { user: "system:kube-controller-manager", group: None };
         let kubeconfig = self.authority.kubeconfig("kcm", identity)?;
-        let mut command = self.namespace.command(self.binaries.path("kube-controller-manager")?);
+        let mut command =
+            self.namespace.command(self.binaries.path(&self.kubernetes.binary("kube-controller-manager"))?);
         command.arg("--kubeconfig").arg(kubeconfig);
         command.arg(flag("service-account-private-key-file", &self.authority.file("sa.key")));
         command.arg(flag("root-ca-file", &self.authority.file("ca.crt")));
@@ -260,8 +265,13 @@ fn start_etcd(namespace: &Namespace, binaries: &Binaries) -> Result<Program> {
     namespace.spawn("etcd", command)
 }
 
-fn start_api_server(namespace: &Namespace, binaries: &Binaries, authority: &Authority) -> Result<Program> {
-    let mut command = namespace.command(binaries.path("kube-apiserver")?);
+fn start_api_server(
+    kubernetes: Kubernetes,
+    namespace: &Namespace,
+    binaries: &Binaries,
+    authority: &Authority,
+) -> Result<Program> {
+    let mut command = namespace.command(binaries.path(&kubernetes.binary("kube-apiserver"))?);
     for (name, file) in [
         ("tls-cert-file", "apiserver.crt"),
         ("tls-private-key-file", "apiserver.key"),

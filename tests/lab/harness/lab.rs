@@ -10,6 +10,7 @@ use super::{
     cairn::Cairn,
     client::Client,
     control_plane::ControlPlane,
+    kubernetes::Kubernetes,
     namespace::{Namespace, Program, ip_batch},
     node::Node,
     pki::Identity,
@@ -26,6 +27,7 @@ pub(crate) enum RouterKind {
 /// What a lab is to have; nothing but a control plane unless told.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Builder {
+    kubernetes: Kubernetes,
     nodes: u8,
     router: Option<RouterKind>,
     has_client: bool,
@@ -44,6 +46,11 @@ pub(crate) struct Lab {
 }
 
 impl Builder {
+    /// Which Kubernetes runs the control plane.
+    pub(crate) fn kubernetes(self, kubernetes: Kubernetes) -> Self {
+        Self { kubernetes, ..self }
+    }
+
     /// Machines `n1`, `n2`, … at 10.90.0.11, .12, …; each is registered, tainted and without kube-proxy.
     pub(crate) fn nodes(self, nodes: u8) -> Self {
         Self { nodes, ..self }
@@ -66,7 +73,7 @@ impl Builder {
     pub(crate) async fn start(self) -> Result<Lab> {
         make_switch().await?;
         let namespace = attach("cp", CONTROL_PLANE).await?;
-        let mut control_plane = ControlPlane::start(namespace).await.context("control plane")?;
+        let mut control_plane = ControlPlane::start(self.kubernetes, namespace).await.context("control plane")?;
         if !self.is_api_only {
             control_plane.run_controller_manager()?;
         }

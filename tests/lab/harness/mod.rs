@@ -15,6 +15,7 @@ pub(crate) mod client;
 pub(crate) mod control_plane;
 pub(crate) mod enclosure;
 pub(crate) mod kubelet;
+pub(crate) mod kubernetes;
 pub(crate) mod lab;
 pub(crate) mod namespace;
 pub(crate) mod node;

@@ -17,26 +17,7 @@ use crate::harness::{
 
 #[test]
 fn a_service_on_fresh_machines_answers_from_the_outside() {
-    inside(async || {
-        let mut lab = cluster_with_cairn().await?;
-        for node in lab.nodes() {
-            wait_for(&format!("{} is initialized", node.name()), SOON, async || is_initialized(node).await).await?;
-            wait_for(&format!("{} has its routes", node.name()), SOON, async || has_routes(&lab, node).await).await?;
-            wait_for(&format!("{}'s network is available", node.name()), SOON, async || {
-                is_network_available(&node.object().await?)
-            })
-            .await?;
-        }
-        lab.start_pod("n1", "web-1", "web").await?;
-        lab.start_pod("n2", "web-2", "web").await?;
-        let web = Service::create(lab.kube(), "web", ExternalTrafficPolicy::Cluster).await?;
-        for address in web.wait_for_addresses(SOON).await? {
-            let nodes = next_hops_of(&lab, address, &["n1", "n2", "n3"]);
-            lab.router()?.wait_for_next_hops(&host_prefix(address), nodes, SOON).await?;
-            answered_by(&lab, address, &["n1", "n2"]).await?;
-        }
-        Ok(())
-    });
+    inside(async || comes_to_serve(&mut cluster_with_cairn().await?).await);
 }
 
 #[test]
@@ -59,6 +40,27 @@ fn a_dead_node_leaves_the_router_and_the_service_answers_on() {
         }
         Ok(())
     });
+}
+
+/// The main job, on a cluster that has just begun.
+pub(super) async fn comes_to_serve(lab: &mut Lab) -> Result<()> {
+    for node in lab.nodes() {
+        wait_for(&format!("{} is initialized", node.name()), SOON, async || is_initialized(node).await).await?;
+        wait_for(&format!("{} has its routes", node.name()), SOON, async || has_routes(lab, node).await).await?;
+        wait_for(&format!("{}'s network is available", node.name()), SOON, async || {
+            is_network_available(&node.object().await?)
+        })
+        .await?;
+    }
+    lab.start_pod("n1", "web-1", "web").await?;
+    lab.start_pod("n2", "web-2", "web").await?;
+    let web = Service::create(lab.kube(), "web", ExternalTrafficPolicy::Cluster).await?;
+    for address in web.wait_for_addresses(SOON).await? {
+        let nodes = next_hops_of(lab, address, &["n1", "n2", "n3"]);
+        lab.router()?.wait_for_next_hops(&host_prefix(address), nodes, SOON).await?;
+        answered_by(lab, address, &["n1", "n2"]).await?;
+    }
+    Ok(())
 }
 
 /// What the node controller owes every Node.

@@ -1,5 +1,7 @@
 //! Somebody writes by hand what is Cairn's to write.
 
+use std::{net::IpAddr, time::Duration};
+
 use anyhow::{Context, Result, ensure};
 use cairn::api::{NodeReport, NodeReportStatus};
 use k8s_openapi::api::core::v1::Service as ServiceObject;
@@ -16,9 +18,14 @@ use super::{
 use crate::harness::{
     Lab,
     enclosure::inside,
+    kubernetes::Kubernetes,
     service::{ExternalTrafficPolicy, Service, host_prefix},
+    wait::stays,
     wait_for,
 };
+
+/// Longer than Cairn needs to answer a change.
+const A_WHILE: Duration = Duration::from_secs(2);
 
 #[test]
 fn a_report_that_is_deleted_or_changed_is_written_anew() {
@@ -74,7 +81,45 @@ fn a_nodes_address_in_a_service_cuts_no_node_off() {
     });
 }
 
-async fn announced_by_all(lab: &Lab, address: std::net::IpAddr) -> Result<()> {
+#[test]
+fn addresses_said_to_be_a_proxys_are_ours_again() {
+    inside(async || ip_mode_is_kept(Kubernetes::default()).await);
+}
+
+/// `ipMode` is ours to say (KEP-1860), and said once.
+pub(super) async fn ip_mode_is_kept(kubernetes: Kubernetes) -> Result<()> {
+    let mut lab = Lab::builder().kubernetes(kubernetes).start().await?;
+    lab.install_cairn().await?;
+    lab.apply_pool_and_peer().await?;
+    lab.spawn_controller()?;
+    let web = Service::create(lab.kube(), "web", ExternalTrafficPolicy::Cluster).await?;
+    let addresses = web.wait_for_addresses(SOON).await?;
+    let services: Api<ServiceObject> = Api::default_namespaced(lab.kube().clone());
+    let is_said = async || {
+        let status = services.get("web").await?.status.and_then(|status| status.load_balancer);
+        let ingress = status.and_then(|balancer| balancer.ingress).unwrap_or_default();
+        let modes: Vec<_> = ingress.iter().map(|entry| entry.ip_mode.as_deref()).collect();
+        ensure!(modes == [Some("VIP"); 2], "{ingress:?}");
+        Ok(())
+    };
+    is_said().await?;
+
+    let entry = |ip: IpAddr| json!({ "ip": ip, "ipMode": "Proxy" });
+    let by_hand = json!({ "status": { "loadBalancer": { "ingress": addresses.map(entry) } } });
+    services.patch_status("web", &PatchParams::default(), &Patch::Merge(by_hand)).await?;
+    wait_for("the addresses are virtual IPs again", SOON, is_said).await?;
+    let written = async || {
+        let writes = lab.control_plane().writes_by_cairn()?;
+        let count = writes.iter().filter(|request| request.resource == "services/status").count();
+        ensure!(count == 2, "{count} writes: {writes:#?}");
+        Ok(())
+    };
+    stays("each was written once", A_WHILE, written).await?;
+    ensure!(web.wait_for_addresses(SOON).await? == addresses, "the Service lost its addresses");
+    Ok(())
+}
+
+async fn announced_by_all(lab: &Lab, address: IpAddr) -> Result<()> {
     let nodes = next_hops_of(lab, address, &["n1", "n2", "n3"]);
     lab.router()?.wait_for_next_hops(&host_prefix(address), nodes, SOON).await
 }

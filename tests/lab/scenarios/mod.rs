@@ -12,7 +12,9 @@ mod lifecycle;
 mod machines;
 mod meddling;
 mod migration;
+mod older_kubernetes;
 mod rights;
+mod schemas;
 mod secure_port;
 mod shutdown;
 
@@ -20,14 +22,18 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::harness::{Lab, RouterKind};
+use crate::harness::{Lab, RouterKind, kubernetes::Kubernetes};
 
 /// For what happens by itself on an idle lab; far above what it takes, so that a busy machine does not matter.
 const SOON: Duration = Duration::from_secs(20);
 
 /// Three nodes that Cairn runs, a router and a client.
 async fn cluster_with_cairn() -> Result<Lab> {
-    let mut lab = Lab::builder().nodes(3).router(RouterKind::Bird).client().start().await?;
+    cluster_with_cairn_on(Kubernetes::default()).await
+}
+
+async fn cluster_with_cairn_on(kubernetes: Kubernetes) -> Result<Lab> {
+    let mut lab = Lab::builder().kubernetes(kubernetes).nodes(3).router(RouterKind::Bird).client().start().await?;
     lab.run_cairn().await?;
     Ok(lab)
 }

@@ -14,6 +14,7 @@ use super::SOON;
 use crate::harness::{
     Lab, RouterKind,
     enclosure::inside,
+    kubernetes::Kubernetes,
     service::{ExternalTrafficPolicy, Service},
     wait_for,
 };
@@ -33,12 +34,7 @@ const FOR_OTHER_DAYS: &[(&str, &str, &str)] = &[
 
 #[test]
 fn one_account_is_denied_nothing_and_uses_all_it_may() {
-    inside(async || {
-        let mut lab = Lab::builder().nodes(2).router(RouterKind::Bird).start().await?;
-        lab.install_cairn().await?;
-        go_through_the_stories(&mut lab, &[]).await?;
-        judge(&lab).await
-    });
+    inside(async || one_account_suffices(Kubernetes::default()).await);
 }
 
 #[test]
@@ -56,6 +52,13 @@ fn an_account_per_controller_is_denied_nothing_and_uses_all_it_may() {
         }
         judge(&lab).await
     });
+}
+
+pub(super) async fn one_account_suffices(kubernetes: Kubernetes) -> Result<()> {
+    let mut lab = Lab::builder().kubernetes(kubernetes).nodes(2).router(RouterKind::Bird).start().await?;
+    lab.install_cairn().await?;
+    go_through_the_stories(&mut lab, &[]).await?;
+    judge(&lab).await
 }
 
 /// Nodes join, a Service comes and goes, a Node goes, somebody looks at the metrics, Cairn ends.

@@ -1,0 +1,33 @@
+//! The stories whose outcome may hang on the control plane's version, on the oldest Kubernetes that Cairn is held to.
+
+use anyhow::ensure;
+
+use super::{cluster_with_cairn_on, first_service, meddling, rights, schemas};
+use crate::harness::{enclosure::inside, kubernetes::Kubernetes};
+
+const OLDEST: Kubernetes = Kubernetes::V1_33;
+
+#[test]
+fn a_service_on_fresh_machines_answers_from_the_outside() {
+    inside(async || {
+        let mut lab = cluster_with_cairn_on(OLDEST).await?;
+        let version = lab.kube().apiserver_version().await?.git_version;
+        ensure!(version.starts_with(&format!("v{}.", OLDEST.minor())), "the API server is {version}");
+        first_service::comes_to_serve(&mut lab).await
+    });
+}
+
+#[test]
+fn addresses_said_to_be_a_proxys_are_ours_again() {
+    inside(async || meddling::ip_mode_is_kept(OLDEST).await);
+}
+
+#[test]
+fn a_wrong_pool_or_peer_is_refused_by_the_api_server() {
+    inside(async || schemas::wrong_objects_are_refused(OLDEST).await);
+}
+
+#[test]
+fn one_account_is_denied_nothing_and_uses_all_it_may() {
+    inside(async || rights::one_account_suffices(OLDEST).await);
+}
