@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo test test-quick lint generate bench-first-service lab lab-packages lab-control-plane lab-migration-partner
+.PHONY: help demo test test-quick lint generate bench-first-service lab lab-packages lab-control-plane lab-migration-partner lab-full-nodes
 
 help:
 	@echo "make demo                 a cluster in network namespaces, and a client that gets its answer (KEEP=1 keeps it)"
@@ -38,7 +38,7 @@ generate:
 bench-first-service: lab-packages lab-control-plane
 	$(CARGO) bench --bench first_service
 
-lab: lab-packages lab-control-plane lab-migration-partner
+lab: lab-packages lab-control-plane lab-migration-partner lab-full-nodes
 
 lab-packages:
 	@tests/lab/install-packages
@@ -49,3 +49,8 @@ lab-control-plane:
 # Minutes, once: `make demo` does not need it.
 lab-migration-partner:
 	@tests/lab/build-migration-partner
+
+# Only root can run them: their containers need cgroups.
+lab-full-nodes:
+	@[ "$$(id -u)" != 0 ] || tests/lab/install-packages --full-nodes
+	@[ "$$(id -u)" != 0 ] || tests/lab/build-control-plane --full-nodes > /dev/null

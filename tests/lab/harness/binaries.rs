@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 /// How the list travels into the lab.
 const VARIABLE: &str = "CAIRN_LAB_BINARIES";
 const BUILD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/lab/build-control-plane");
-/// Only one scenario needs what this one builds, and it takes minutes: that is left to `make lab`.
+/// Only one scenario needs what this one builds, and it takes minutes: that is left to `make lab`, as full nodes are.
 const BUILD_PARTNER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/lab/build-migration-partner");
 /// Programs of the distribution, each with the Debian package that has it.
 const PROGRAMS: [(&str, &str); 7] = [
@@ -31,7 +31,8 @@ pub(crate) fn provide(command: &mut Command) -> Result<()> {
     let path = format!("{}:{PATH}", std::env::var("PATH").unwrap_or_default());
     let lacking = missing_packages(&path);
     ensure!(lacking.is_empty(), "the lab needs packages that are not installed: apt-get install {}", lacking.join(" "));
-    let list = output_of(BUILD, &[])? + &output_of(BUILD_PARTNER, &["--find"])?;
+    let full_nodes = output_of(BUILD, &["--full-nodes", "--find"])?;
+    let list = output_of(BUILD, &[])? + &full_nodes + &output_of(BUILD_PARTNER, &["--find"])?;
     command.env("PATH", path).env(VARIABLE, list);
     Ok(())
 }
