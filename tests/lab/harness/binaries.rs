@@ -13,7 +13,7 @@ use super::kubernetes::Kubernetes;
 /// How the list travels into the lab.
 const VARIABLE: &str = "CAIRN_LAB_BINARIES";
 const BUILD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/lab/build-control-plane");
-/// What only a few scenarios need, this and the older control planes, takes minutes: that is left to `make lab`.
+/// What only a few scenarios need, this, the older control planes and full nodes, takes minutes: that is left to `make lab`.
 const BUILD_PARTNER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/lab/build-migration-partner");
 /// Programs of the distribution, each with the Debian package that has it.
 const PROGRAMS: [(&str, &str); 7] = [
@@ -34,8 +34,8 @@ pub(crate) fn provide(command: &mut Command) -> Result<()> {
     let lacking = missing_packages(&path);
     ensure!(lacking.is_empty(), "the lab needs packages that are not installed: apt-get install {}", lacking.join(" "));
     let mut list = output_of(BUILD, &[])? + &output_of(BUILD_PARTNER, &["--find"])?;
-    for older in Kubernetes::OLDER {
-        list += &output_of(BUILD, &["--find", older.minor()])?;
+    for other in Kubernetes::OLDER.iter().map(|older| older.minor()).chain(["full-nodes"]) {
+        list += &output_of(BUILD, &["--find", other])?;
     }
     command.env("PATH", path).env(VARIABLE, list);
     Ok(())

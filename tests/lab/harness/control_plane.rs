@@ -197,6 +197,17 @@ impl ControlPlane {
         self.namespace.spawn("migration-partner", command)
     }
 
+    /// Starts kube-scheduler, which only pods need that a real kubelet runs.
+    pub(crate) fn start_scheduler(&mut self) -> Result<()> {
+        let identity = Identity { user: "system:kube-scheduler", group: None };
+        let kubeconfig = self.authority.kubeconfig("scheduler", identity)?;
+        let mut command = self.namespace.command(self.binaries.path("kube-scheduler")?);
+        command.arg("--kubeconfig").arg(kubeconfig);
+        command.args(["--leader-elect=false", "--bind-address=127.0.0.1", "--v=1"]);
+        self._others.push(self.namespace.spawn("kube-scheduler", command)?);
+        Ok(())
+    }
+
     async fn wait_until_ready(&mut self) -> Result<()> {
         let admin = self.admin.clone();
         let api_server = self.api_server.as_mut().context("the API server has been started")?;

@@ -22,7 +22,7 @@ use rustix::{
     process::{PidfdFlags, getppid, pidfd_open},
 };
 
-use super::binaries;
+use super::{binaries, cgroups};
 
 const INSIDE: &str = "CAIRN_LAB_INSIDE";
 const LOGS: &str = "CAIRN_LAB_LOGS";
@@ -69,10 +69,19 @@ pub(crate) fn program<F: AsyncFnOnce() -> Result<()>>(name: &str, body: F) -> u8
 
 /// The words that, before a command, run it in this lab from another terminal.
 pub(crate) fn way_in() -> Result<String> {
-    let pid = OUTSIDE_PID.get().context("the process outside says its number first")?;
-    let is_own_user = std::fs::read_to_string("/proc/self/uid_map")?.split_whitespace().nth(2) == Some("1");
-    let user = if is_own_user { " --user --preserve-credentials" } else { "" };
+    let pid = outside_pid()?;
+    let user = if has_user_of_its_own() { " --user --preserve-credentials" } else { "" };
     Ok(format!("nsenter -t {pid} --mount --net{user}"))
+}
+
+/// True in a lab that an ordinary user started: its user namespace holds nobody else.
+pub(crate) fn has_user_of_its_own() -> bool {
+    std::fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| map.split_whitespace().nth(2) == Some("1"))
+}
+
+/// The number by which the machine knows this lab.
+pub(crate) fn outside_pid() -> Result<&'static str> {
+    OUTSIDE_PID.get().map(String::as_str).context("the process outside says its number first")
 }
 
 /// The folder for the logs of a lab's parts.
@@ -100,6 +109,7 @@ fn run_enclosed(name: &str, arguments: &[&str], output: Output) -> Result<Result
     static PARENT: Once = Once::new();
     PARENT.call_once(watch_parent);
     let logs = make_log_folder(name)?;
+    cgroups::remove_those_of_dead_labs();
     let mut command = Command::new("unshare");
     binaries::provide(&mut command)?;
     if !rustix::process::geteuid().is_root() {
@@ -127,6 +137,7 @@ fn run_enclosed(name: &str, arguments: &[&str], output: Output) -> Result<Result
     }
     let status = child.wait()?;
     drop(lifeline);
+    cgroups::remove_those_of_dead_labs();
     if !status.success() {
         let failure = std::fs::read_to_string(logs.join(FAILURE)).unwrap_or_else(|_| status.to_string());
         print_last_lines(&logs);

@@ -10,6 +10,7 @@ use super::{
     cairn::Cairn,
     client::Client,
     control_plane::ControlPlane,
+    full_node::NodeIp,
     kubernetes::Kubernetes,
     namespace::{Namespace, Program, ip_batch},
     node::Node,
@@ -145,6 +146,16 @@ impl Lab {
         let namespace = attach(&name, host).await?;
         forward(&namespace)?;
         let node = Node::register(&self.control_plane, namespace, &name, host).await?;
+        self.nodes.insert(name, node);
+        Ok(())
+    }
+
+    /// Boots machine `n<number>` with a real kubelet and containerd, which registers it; only root can.
+    pub(crate) async fn add_full_node(&mut self, number: u8, node_ip: NodeIp) -> Result<()> {
+        let (name, host) = (format!("n{number}"), address::node(number));
+        let namespace = attach(&name, host).await?;
+        forward(&namespace)?;
+        let node = Node::boot(&self.control_plane, namespace, &name, host, node_ip).await?;
         self.nodes.insert(name, node);
         Ok(())
     }

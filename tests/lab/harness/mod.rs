@@ -11,9 +11,11 @@
 pub(crate) mod address;
 pub(crate) mod binaries;
 pub(crate) mod cairn;
+pub(crate) mod cgroups;
 pub(crate) mod client;
 pub(crate) mod control_plane;
 pub(crate) mod enclosure;
+pub(crate) mod full_node;
 pub(crate) mod kubelet;
 pub(crate) mod kubernetes;
 pub(crate) mod lab;

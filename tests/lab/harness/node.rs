@@ -1,6 +1,11 @@
-//! A light node: a Node object with a heartbeat, a real kube-proxy, and pods that are namespaces.
+//! A node of either kind. A light one is a Node object with a heartbeat, a real kube-proxy, and pods that are
+//! namespaces; a full one ([`super::full_node`]) has a kubelet and a container runtime.
 
-use std::{collections::BTreeMap, path::Path, time::Duration};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::Node as NodeObject;
@@ -14,6 +19,7 @@ use super::{
     address::{CLUSTER_CIDRS, LanHost},
     control_plane::ControlPlane,
     enclosure::WORK,
+    full_node::{self, NodeIp},
     kubelet::{self, Kubelet, UNINITIALIZED},
     namespace::{Namespace, Program, ip_batch},
     pki::Identity,
@@ -55,6 +61,27 @@ impl Node {
         kubelet::create_lease(&admin, name).await?;
         let mut node = Self { name: name.to_owned(), host, namespace, admin, kubelet: None, programs: BTreeMap::new() };
         node.start_kubelet(control_plane)?;
+        Ok(node)
+    }
+
+    /// Makes a machine that runs a real kubelet, and waits until that has registered its Node.
+    pub(crate) async fn boot(
+        control_plane: &ControlPlane,
+        namespace: Namespace,
+        name: &str,
+        host: LanHost,
+        node_ip: NodeIp,
+    ) -> Result<Self> {
+        let kubeconfig = kubelet_kubeconfig(control_plane, name)?;
+        let command = full_node::prepare(control_plane.binaries(), name, host, node_ip, &kubeconfig).await?;
+        let admin = control_plane.admin().clone();
+        let mut node = Self { name: name.to_owned(), host, namespace, admin, kubelet: None, programs: BTreeMap::new() };
+        node.spawn("machine", command)?;
+        wait_for(&format!("the kubelet of {name} registers it"), SOON, async || {
+            node.program("machine")?.ensure_running()?;
+            node.object().await
+        })
+        .await?;
         Ok(node)
     }
 
@@ -162,9 +189,7 @@ impl Node {
     }
 
     fn start_kubelet(&mut self, control_plane: &ControlPlane) -> Result<()> {
-        let user = format!("system:node:{}", self.name);
-        let identity = Identity { user: &user, group: Some("system:nodes") };
-        let kubeconfig = control_plane.authority().kubeconfig(&format!("node-{}", self.name), identity)?;
+        let kubeconfig = kubelet_kubeconfig(control_plane, &self.name)?;
         self.kubelet = Some(Kubelet::start(&self.namespace, &self.name, kubeconfig)?);
         Ok(())
     }
@@ -189,6 +214,12 @@ impl Node {
         })
         .await
     }
+}
+
+fn kubelet_kubeconfig(control_plane: &ControlPlane, node: &str) -> Result<PathBuf> {
+    let user = format!("system:node:{node}");
+    let identity = Identity { user: &user, group: Some("system:nodes") };
+    control_plane.authority().kubeconfig(&format!("node-{node}"), identity)
 }
 
 /// `conntrack` keeps kube-proxy from writing sysctls that a namespace does not have.

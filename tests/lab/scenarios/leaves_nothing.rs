@@ -2,6 +2,7 @@
 
 use std::{
     io::{BufRead, BufReader},
+    path::Path,
     process::{Child, Command, Stdio},
 };
 
@@ -9,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::SOON;
-use crate::harness::{Lab, RouterKind, enclosure::inside, wait_for};
+use crate::harness::{Lab, RouterKind, cgroups, enclosure::inside, full_node, wait_for};
 
 /// Every process of a lab inherits this, and it can be read from outside.
 const MARK: &str = "CAIRN_LAB_TEST_MARK";
@@ -38,6 +39,31 @@ fn a_lab_whose_tests_caller_is_killed_leaves_no_process() -> Result<()> {
     let mut caller = Command::new("sh");
     caller.args(["-c", "\"$@\" & wait", "caller"]).arg(std::env::current_exe()?);
     leaves_nothing_after(Signal::KILL, caller)
+}
+
+#[test]
+fn the_cgroups_of_a_dead_lab_are_removed_and_those_of_a_living_one_are_not() -> Result<()> {
+    if let Some(why) = full_node::obstacle() {
+        println!("skipped: {why}");
+        return Ok(());
+    }
+    let mut dead = Command::new("true").spawn()?;
+    dead.wait()?;
+    let groups = [dead.id(), std::process::id()].map(|pid| {
+        let name = cgroups::name(&pid.to_string(), "leaves-nothing");
+        Path::new(cgroups::ROOT).join("memory").join(name)
+    });
+    for group in &groups {
+        std::fs::create_dir_all(group.join("kubepods/besteffort"))?;
+    }
+    cgroups::remove_those_of_dead_labs();
+    let is_there = groups.each_ref().map(|group| group.join("kubepods/besteffort").exists());
+    let [dead, living] = groups;
+    for folder in ["kubepods/besteffort", "kubepods", ""] {
+        std::fs::remove_dir(living.join(folder))?;
+    }
+    ensure!(is_there == [false, true] && !dead.exists(), "there: {is_there:?}");
+    Ok(())
 }
 
 /// Starts the waiting lab by `command`, which is given the arguments of a test runner, and kills what it started.
