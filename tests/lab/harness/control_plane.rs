@@ -243,6 +243,8 @@ impl ControlPlane {
             "--node-startup-grace-period=10s",
             "--endpointslice-updates-batch-period=0s",
             "--controllers=*,-ttl-after-finished-controller",
+            // It makes this folder, and would make its default on the machine itself.
+            &format!("--flex-volume-plugin-dir={WORK}/flexvolumes"),
             // Its own brake would cost seconds at the start, when every controller asks for a token.
             "--kube-api-qps=1000",
             "--kube-api-burst=1000",
