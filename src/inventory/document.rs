@@ -10,6 +10,7 @@ use super::MachineState;
 use super::bmc::document::{BmcDefaults, BmcEntry, FencingDefaults, FencingEntry};
 use crate::config::Faults;
 use crate::config::document::Node;
+use crate::model::views::NodeAddressKind;
 
 /// A document with the place it came from, so that its faults have one.
 #[derive(Debug, Clone)]
@@ -245,26 +246,7 @@ pub struct MatchEntry {
 pub struct AddressEntry {
     /// What kind of address it is.
     #[serde(rename = "type")]
-    pub kind: AddressKind,
+    pub kind: NodeAddressKind,
     /// The address or name.
     pub address: String,
-}
-
-/// `type` of an address, as in a Node's status.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-pub enum AddressKind {
-    /// An address within the cluster's network.
-    #[serde(rename = "InternalIP")]
-    InternalIp,
-    /// An address the world can reach.
-    #[serde(rename = "ExternalIP")]
-    ExternalIp,
-    /// The host name.
-    Hostname,
-    /// A name within the cluster's network.
-    #[serde(rename = "InternalDNS")]
-    InternalDns,
-    /// A name the world can resolve.
-    #[serde(rename = "ExternalDNS")]
-    ExternalDns,
 }

@@ -9,12 +9,13 @@ use super::bmc::Fencing;
 use super::bmc::check::{check_bmc, check_fencing};
 use super::bmc::document::BmcDefaults;
 use super::catalog::{Extent, Locations};
-use super::document::{AddressEntry, AddressKind, Location, MachineEntry, MaintenanceEntry, MatchEntry, TaintEntry};
+use super::document::{AddressEntry, Location, MachineEntry, MaintenanceEntry, MatchEntry, TaintEntry};
 use super::instance_type::InstanceTypes;
 use super::machine::Place;
 use super::place::FieldPlace;
 use super::{MacAddress, Machine, MachineAddress, MachineState, Maintenance, MatchKeys, SystemUuid};
 use crate::config::{Faults, label};
+use crate::model::views::NodeAddressKind;
 use crate::model::views::Taint;
 use crate::model::{MachineId, NodeName, ProviderId};
 
@@ -147,11 +148,11 @@ fn check_address(entry: &AddressEntry, place: &FieldPlace<'_>, faults: &mut Faul
     let place = place.field("address");
     let mut ip = || check_ip(address, &place, faults);
     match kind {
-        AddressKind::InternalIp => ip().map(MachineAddress::InternalIp),
-        AddressKind::ExternalIp => ip().map(MachineAddress::ExternalIp),
-        AddressKind::Hostname => check_host(address, &place, faults).map(MachineAddress::Hostname),
-        AddressKind::InternalDns => check_host(address, &place, faults).map(MachineAddress::InternalDns),
-        AddressKind::ExternalDns => check_host(address, &place, faults).map(MachineAddress::ExternalDns),
+        NodeAddressKind::InternalIp => ip().map(MachineAddress::InternalIp),
+        NodeAddressKind::ExternalIp => ip().map(MachineAddress::ExternalIp),
+        NodeAddressKind::Hostname => check_host(address, &place, faults).map(MachineAddress::Hostname),
+        NodeAddressKind::InternalDns => check_host(address, &place, faults).map(MachineAddress::InternalDns),
+        NodeAddressKind::ExternalDns => check_host(address, &place, faults).map(MachineAddress::ExternalDns),
     }
 }
 

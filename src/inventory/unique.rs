@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 
-use super::document::{AddressEntry, AddressKind, MachineEntry, MatchEntry, Sourced};
+use super::document::{AddressEntry, MachineEntry, MatchEntry, Sourced};
 use super::place::FieldPlace;
 use super::{MacAddress, SystemUuid};
 use crate::config::{Faults, FieldPath};
+use crate::model::views::NodeAddressKind;
 use crate::model::{MachineId, NodeName};
 
 /// Tells each value that two machines share and may not.
@@ -78,7 +79,7 @@ fn unique_values<'a>(entry: &MachineEntry, place: &FieldPlace<'a>) -> Vec<(Uniqu
     values.extend(provider_id.iter().map(|id| (Unique::ProviderId(id.clone()), keys.field("providerID"))));
     values.extend(entry.addresses.iter().enumerate().filter_map(|(index, entry)| {
         let AddressEntry { kind, address } = entry;
-        let ip = address.parse().ok().filter(|_| *kind == AddressKind::InternalIp)?;
+        let ip = address.parse().ok().filter(|_| *kind == NodeAddressKind::InternalIp)?;
         Some((Unique::InternalIp(ip), place.field("addresses").entry(index).field("address")))
     }));
     values.extend(entry.bmc.iter().filter_map(|bmc| {

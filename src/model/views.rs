@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::names::{NodeName, ServiceKey};
@@ -111,21 +112,21 @@ pub struct NodeAddress {
     pub address: String,
 }
 
-/// The kinds of node addresses Kubernetes knows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+/// The kinds of node addresses Kubernetes knows, and an inventory names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum NodeAddressKind {
-    /// An address within the cluster.
+    /// An address within the cluster's network.
     #[serde(rename = "InternalIP")]
     InternalIp,
-    /// An address reachable from outside.
+    /// An address the world can reach.
     #[serde(rename = "ExternalIP")]
     ExternalIp,
-    /// The host's name.
+    /// The host name.
     Hostname,
-    /// A DNS name that resolves to an internal address.
+    /// A name within the cluster's network.
     #[serde(rename = "InternalDNS")]
     InternalDns,
-    /// A DNS name that resolves to an external address.
+    /// A name the world can resolve.
     #[serde(rename = "ExternalDNS")]
     ExternalDns,
 }

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 
 use super::{
     SOON, cluster_with_cairn,
-    first_service::{answered_by, next_hops_of},
+    first_service::{announced_by_all, answered_by, next_hops_of},
 };
 use crate::harness::{
     address::CLIENT_V4,
@@ -47,13 +47,7 @@ fn only_nodes_with_a_ready_endpoint_announce_a_local_service() {
 fn a_deleted_service_leaves_the_router() {
     inside(async || {
         let mut lab = cluster_with_cairn().await?;
-        lab.start_pod("n1", "web-1", "web").await?;
-        let web = Service::create(lab.kube(), "web", ExternalTrafficPolicy::Cluster).await?;
-        let addresses = web.wait_for_addresses(SOON).await?;
-        for address in addresses {
-            let nodes = next_hops_of(&lab, address, &["n1", "n2", "n3"]);
-            lab.router()?.wait_for_next_hops(&host_prefix(address), nodes, SOON).await?;
-        }
+        let (web, addresses) = announced_by_all(&mut lab).await?;
         web.delete().await?;
         for address in addresses {
             lab.router()?.wait_for_next_hops(&host_prefix(address), [], SOON).await?;

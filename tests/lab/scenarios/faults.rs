@@ -6,7 +6,7 @@ use anyhow::ensure;
 
 use super::{
     SOON, cluster_with_cairn,
-    first_service::{answered_within, next_hops_of},
+    first_service::{announced_by_all, answered_within},
 };
 use crate::harness::{
     Lab, RouterKind,
@@ -26,13 +26,7 @@ const RECOVERY: Duration = Duration::from_secs(90);
 fn nothing_is_withdrawn_while_the_api_server_is_away() {
     inside(async || {
         let mut lab = cluster_with_cairn().await?;
-        lab.start_pod("n1", "web-1", "web").await?;
-        let web = Service::create(lab.kube(), "web", ExternalTrafficPolicy::Cluster).await?;
-        let addresses = web.wait_for_addresses(SOON).await?;
-        for address in addresses {
-            let nodes = next_hops_of(&lab, address, &["n1", "n2", "n3"]);
-            lab.router()?.wait_for_next_hops(&host_prefix(address), nodes, SOON).await?;
-        }
+        let (_, addresses) = announced_by_all(&mut lab).await?;
         lab.control_plane_mut().kill_api_server().await?;
         stays("every node announces both addresses", AWAY, async || {
             for address in addresses {

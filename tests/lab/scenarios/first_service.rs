@@ -109,6 +109,18 @@ pub(super) fn next_hops_of(lab: &Lab, address: IpAddr, names: &[&str]) -> Vec<Ip
     hosts.map(|host| if address.is_ipv4() { host.v4().into() } else { host.v6().into() }).collect()
 }
 
+/// Makes Service web with a pod on n1, and waits until each of three nodes announces both of its addresses.
+pub(super) async fn announced_by_all(lab: &mut Lab) -> Result<(Service, [IpAddr; 2])> {
+    lab.start_pod("n1", "web-1", "web").await?;
+    let web = Service::create(lab.kube(), "web", ExternalTrafficPolicy::Cluster).await?;
+    let addresses = web.wait_for_addresses(SOON).await?;
+    for address in addresses {
+        let nodes = next_hops_of(lab, address, &["n1", "n2", "n3"]);
+        lab.router()?.wait_for_next_hops(&host_prefix(address), nodes, SOON).await?;
+    }
+    Ok((web, addresses))
+}
+
 /// Waits until every one of twenty requests is answered, and by pods on exactly the named nodes.
 pub(super) async fn answered_by(lab: &Lab, address: IpAddr, names: &[&str]) -> Result<()> {
     answered_within(SOON, lab, address, names).await

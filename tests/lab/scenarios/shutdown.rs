@@ -6,15 +6,12 @@ use anyhow::{Result, ensure};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 
-use super::{SOON, cluster_with_cairn, first_service::next_hops_of};
+use super::{
+    SOON, cluster_with_cairn,
+    first_service::{announced_by_all, next_hops_of},
+};
 use crate::harness::{
-    Lab,
-    cairn::AGENT,
-    control_plane::ApiRequest,
-    enclosure::inside,
-    namespace::Program,
-    service::{ExternalTrafficPolicy, Service, host_prefix},
-    wait_for,
+    Lab, cairn::AGENT, control_plane::ApiRequest, enclosure::inside, namespace::Program, service::host_prefix, wait_for,
 };
 
 const ENDS_WITHIN: Duration = Duration::from_secs(2);
@@ -124,13 +121,7 @@ async fn follower(lab: &Lab, before: &str, deadline: Duration) -> Result<String>
 fn an_agent_that_is_told_to_end_closes_its_sessions() {
     inside(async || {
         let mut lab = cluster_with_cairn().await?;
-        lab.start_pod("n1", "web-1", "web").await?;
-        let web = Service::create(lab.kube(), "web", ExternalTrafficPolicy::Cluster).await?;
-        let addresses = web.wait_for_addresses(SOON).await?;
-        for address in addresses {
-            let nodes = next_hops_of(&lab, address, &["n1", "n2", "n3"]);
-            lab.router()?.wait_for_next_hops(&host_prefix(address), nodes, SOON).await?;
-        }
+        let (_, addresses) = announced_by_all(&mut lab).await?;
         let status = lab.node("n1")?.program(AGENT)?.terminate(ENDS_WITHIN).await?;
         ensure!(status.success(), "the agent ended with {status}");
         for address in addresses {
