@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::pin::pin;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -20,6 +20,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
+use super::changes::{Changes, Mailbox, Mailboxes};
 use super::told::Told;
 
 /// Pauses between attempts while the server is away. A node that is back late serves
@@ -49,23 +50,47 @@ impl Backoff for Retries {
     }
 }
 
-/// Views by name, as a store and its writer share them.
-type Shared<V> = Arc<RwLock<BTreeMap<String, Arc<V>>>>;
+/// Views by name, and who has to hear of changes: as a store and its writer share them.
+#[derive(Debug)]
+struct Shared<V> {
+    objects: RwLock<BTreeMap<String, Arc<V>>>,
+    mailboxes: Mailboxes,
+}
+
+impl<V> Shared<V> {
+    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<String, Arc<V>>> {
+        self.objects.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<String, Arc<V>>> {
+        self.objects.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<V> Default for Shared<V> {
+    fn default() -> Self {
+        Self { objects: RwLock::default(), mailboxes: Mailboxes::default() }
+    }
+}
 
 /// Views of every object of one kind, by name (`namespace/name` for namespaced kinds).
 ///
-/// Clones see the same objects, and each notices changes for itself.
+/// Clones see the same objects, and each notices changes for itself: a new one has everything to
+/// look at.
 #[derive(Debug)]
 pub struct Store<V> {
-    shared: Shared<V>,
+    shared: Arc<Shared<V>>,
     state: watch::Receiver<State>,
+    mailbox: Arc<Mailbox>,
     // Aborts the watch when the last clone goes.
     _task: Arc<AbortOnDrop>,
 }
 
 impl<V> Clone for Store<V> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared), state: self.state.clone(), _task: Arc::clone(&self._task) }
+        let shared = Arc::clone(&self.shared);
+        let mailbox = shared.mailboxes.open();
+        Self { shared, state: self.state.clone(), mailbox, _task: Arc::clone(&self._task) }
     }
 }
 
@@ -112,9 +137,11 @@ where
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
     {
-        let (writer, shared, state) = Writer::new(says_the_same);
+        let (writer, state) = Writer::new(says_the_same);
+        let shared = Arc::clone(&writer.shared);
+        let mailbox = shared.mailboxes.open();
         let task = tokio::spawn(writer.run(api, config, view));
-        Self { shared, state, _task: Arc::new(AbortOnDrop(task)) }
+        Self { shared, state, mailbox, _task: Arc::new(AbortOnDrop(task)) }
     }
 
     /// Whether the first complete list has arrived.
@@ -128,33 +155,44 @@ where
         let _ = self.state.wait_for(|state| state.changes > 0).await;
     }
 
-    /// Waits until something changed since this clone last asked.
+    /// Waits until something changed since this clone last asked, here or by [`Self::take_changes`].
     ///
-    /// Cancel-safe: a change that was not awaited to its end is seen by the next call.
+    /// Cancel-safe: a change that was not awaited to its end is seen by the next call. What changed
+    /// stays to be taken.
     pub async fn changed(&mut self) {
         if self.state.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
     }
 
+    /// What changed since this clone last took it; at first everything.
+    ///
+    /// What is read after this is at least as new as what was taken. A heartbeat is no change.
+    pub fn take_changes(&mut self) -> Changes {
+        // In this order a change that comes in between is told twice; in the other it could be lost.
+        self.state.mark_unchanged();
+        self.mailbox.take()
+    }
+
     /// Every object now. The map is copied, the views are shared.
     pub fn snapshot(&self) -> BTreeMap<String, Arc<V>> {
-        self.read().clone()
+        self.shared.read().clone()
+    }
+
+    /// Looks at every object without copying the map. Nothing can change meanwhile: look quickly.
+    pub fn with<T>(&self, look: impl FnOnce(&BTreeMap<String, Arc<V>>) -> T) -> T {
+        look(&self.shared.read())
     }
 
     /// One object now.
     pub fn get(&self, name: &str) -> Option<Arc<V>> {
-        self.read().get(name).cloned()
-    }
-
-    fn read(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<String, Arc<V>>> {
-        self.shared.read().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.shared.read().get(name).cloned()
     }
 }
 
 /// The task that fills a store.
 struct Writer<V> {
-    shared: Shared<V>,
+    shared: Arc<Shared<V>>,
     state: watch::Sender<State>,
     /// A list that is not complete yet.
     listing: BTreeMap<String, Arc<V>>,
@@ -163,11 +201,10 @@ struct Writer<V> {
 }
 
 impl<V: PartialEq + Send + Sync + 'static> Writer<V> {
-    fn new(says_the_same: fn(&V, &V) -> bool) -> (Self, Shared<V>, watch::Receiver<State>) {
-        let shared = Shared::<V>::default();
+    fn new(says_the_same: fn(&V, &V) -> bool) -> (Self, watch::Receiver<State>) {
         let (sender, state) = watch::channel(State::default());
-        let listing = BTreeMap::new();
-        (Self { shared: Arc::clone(&shared), state: sender, listing, is_away: false, says_the_same }, shared, state)
+        let (shared, listing) = (Arc::default(), BTreeMap::new());
+        (Self { shared, state: sender, listing, is_away: false, says_the_same }, state)
     }
 
     async fn run<K>(mut self, api: Api<K>, config: watcher::Config, view: fn(&K) -> Option<V>)
@@ -207,40 +244,65 @@ impl<V: PartialEq + Send + Sync + 'static> Writer<V> {
             watcher::Event::Init => self.listing = BTreeMap::new(),
             watcher::Event::InitApply(object) => {
                 if let Some(view) = view(&object) {
-                    self.listing.insert(name_of(&object), Arc::new(view));
+                    self.list(name_of(&object), view);
                 }
             }
-            watcher::Event::InitDone => {
-                let complete = std::mem::take(&mut self.listing);
-                self.change(|objects| {
-                    *objects = complete;
-                    true
-                });
-            }
-            watcher::Event::Apply(object) => {
-                let (name, view) = (name_of(&object), view(&object));
-                self.change(|objects| match (view, objects.get(&name)) {
-                    (Some(view), Some(known)) if **known == view => false,
-                    (Some(view), known) => {
-                        let is_news = known.is_none_or(|known| !(self.says_the_same)(known, &view));
-                        objects.insert(name, Arc::new(view));
-                        is_news
-                    }
-                    (None, _) => objects.remove(&name).is_some(),
-                });
-            }
-            watcher::Event::Delete(object) => {
-                let name = name_of(&object);
-                self.change(|objects| objects.remove(&name).is_some());
-            }
+            watcher::Event::InitDone => self.replace(),
+            watcher::Event::Apply(object) => self.put(&name_of(&object), view(&object)),
+            watcher::Event::Delete(object) => self.put(&name_of(&object), None),
         }
     }
 
-    fn change(&self, edit: impl FnOnce(&mut BTreeMap<String, Arc<V>>) -> bool) {
-        let has_changed = edit(&mut self.shared.write().unwrap_or_else(|poisoned| poisoned.into_inner()));
-        if has_changed {
-            self.state.send_modify(|state| state.changes += 1);
+    /// Adds to the list; what is known already is shared with the old one, so that a list of all the
+    /// same objects takes no memory.
+    fn list(&mut self, name: String, view: V) {
+        let known = self.shared.read().get(&name).filter(|known| ***known == view).cloned();
+        self.listing.insert(name, known.unwrap_or_else(|| Arc::new(view)));
+    }
+
+    /// Puts the list in place of what was there, and tells what differs.
+    fn replace(&mut self) {
+        let complete = std::mem::take(&mut self.listing);
+        let before = std::mem::replace(&mut *self.shared.write(), complete);
+        let is_first = self.state.borrow().changes == 0;
+        let different = {
+            let now = self.shared.read();
+            let is_news = |name: &str| match (before.get(name), now.get(name)) {
+                (Some(one), Some(other)) => !Arc::ptr_eq(one, other) && !(self.says_the_same)(one, other),
+                (one, other) => one.is_some() != other.is_some(),
+            };
+            let names = now.keys().chain(before.keys().filter(|name| !now.contains_key(*name)));
+            names.filter(|name| is_news(name)).cloned().collect::<Vec<_>>()
+        };
+        if is_first || !different.is_empty() {
+            self.tell(different.iter().map(String::as_str));
         }
+    }
+
+    /// Puts one object in place of what was there, and tells it if it is news.
+    fn put(&self, name: &str, view: Option<V>) {
+        let is_news = {
+            let mut objects = self.shared.write();
+            match (view, objects.get_mut(name)) {
+                (Some(view), Some(known)) if **known == view => false,
+                (Some(view), Some(known)) => {
+                    let is_news = !(self.says_the_same)(known, &view);
+                    *known = Arc::new(view);
+                    is_news
+                }
+                (Some(view), None) => objects.insert(name.to_owned(), Arc::new(view)).is_none(),
+                (None, _) => objects.remove(name).is_some(),
+            }
+        };
+        if is_news {
+            self.tell(std::iter::once(name));
+        }
+    }
+
+    /// First what, then that: whoever wakes finds it.
+    fn tell<'a>(&self, names: impl Iterator<Item = &'a str> + Clone) {
+        self.shared.mailboxes.post(names);
+        self.state.send_modify(|state| state.changes += 1);
     }
 }
 
@@ -272,24 +334,120 @@ mod tests {
         json!({ "conditions": [{ "type": "Ready", "status": status, "lastHeartbeatTime": heartbeat }] })
     }
 
-    #[test]
-    fn a_heartbeat_is_kept_and_not_told() {
-        let (mut writer, shared, mut state) = Writer::new(NodeView::says_the_same);
-        let known = || shared.read().expect("not poisoned").get("n1").cloned().expect("a node");
-        writer.take(watcher::Event::InitApply(node(1, &ready("2027-01-01T00:00:00Z", "True"))), views::node);
-        writer.take(watcher::Event::<Node>::InitDone, views::node);
-        state.mark_unchanged();
-        for (name, object, is_told) in [
-            ("a heartbeat", node(2, &ready("2027-01-01T00:05:00Z", "True")), false),
-            ("not ready", node(3, &ready("2027-01-01T00:10:00Z", "False")), true),
-            ("another heartbeat", node(4, &ready("2027-01-01T00:15:00Z", "False")), false),
+    fn named(name: &str, version: u32, ready: &str) -> Node {
+        let mut node = node(version, &self::ready("2027-01-01T00:00:00Z", ready));
+        node.metadata.name = Some(name.to_owned());
+        node
+    }
+
+    /// A store without a watch, and the hand that fills it.
+    fn by_hand() -> (Writer<NodeView>, Store<NodeView>) {
+        let (writer, state) = Writer::new(NodeView::says_the_same);
+        let shared = Arc::clone(&writer.shared);
+        let mailbox = shared.mailboxes.open();
+        let task = tokio::spawn(std::future::pending());
+        (writer, Store { shared, state, mailbox, _task: Arc::new(AbortOnDrop(task)) })
+    }
+
+    impl Writer<NodeView> {
+        fn lists(&mut self, nodes: Vec<Node>) {
+            self.take(watcher::Event::<Node>::Init, views::node);
+            nodes.into_iter().for_each(|node| self.take(watcher::Event::InitApply(node), views::node));
+            self.take(watcher::Event::<Node>::InitDone, views::node);
+        }
+
+        fn sees(&mut self, node: Node) {
+            self.take(watcher::Event::Apply(node), views::node);
+        }
+    }
+
+    fn keys(names: &[&str]) -> Changes {
+        Changes::Keys(names.iter().map(|name| (*name).to_owned()).collect())
+    }
+
+    /// Whether [`Store::changed`] would return at once.
+    async fn is_woken(store: &mut Store<NodeView>) -> bool {
+        tokio::select! {
+            biased;
+            () = store.changed() => true,
+            () = std::future::ready(()) => false,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_heartbeat_is_kept_and_not_told() {
+        let (mut writer, mut store) = by_hand();
+        writer.lists(vec![node(1, &ready("2027-01-01T00:00:00Z", "True"))]);
+        let _ = store.take_changes();
+        for (name, object, want) in [
+            ("a heartbeat", node(2, &ready("2027-01-01T00:05:00Z", "True")), keys(&[])),
+            ("not ready", node(3, &ready("2027-01-01T00:10:00Z", "False")), keys(&["n1"])),
+            ("another heartbeat", node(4, &ready("2027-01-01T00:15:00Z", "False")), keys(&[])),
         ] {
             let version = object.metadata.resource_version.clone();
-            writer.take(watcher::Event::Apply(object), views::node);
-            assert_eq!(state.has_changed().expect("a writer"), is_told, "{name}");
-            assert_eq!(Some(known().resource_version.clone()), version, "{name}: the version guards writes");
-            state.mark_unchanged();
+            writer.sees(object);
+            assert_eq!(is_woken(&mut store).await, !want.is_empty(), "{name}");
+            assert_eq!(store.take_changes(), want, "{name}");
+            let known = store.get("n1").expect("a node");
+            assert_eq!(Some(known.resource_version.clone()), version, "{name}: the version guards writes");
         }
-        assert_eq!(known().ready, Some(Truth::False));
+        assert_eq!(store.get("n1").expect("a node").ready, Some(Truth::False));
+    }
+
+    #[tokio::test]
+    async fn everything_is_new_at_first_and_to_each_new_reader() {
+        let (mut writer, mut store) = by_hand();
+        assert!(!is_woken(&mut store).await && !store.is_synced(), "nothing is known before the first list");
+        writer.lists(vec![]);
+        assert!(is_woken(&mut store).await && store.is_synced(), "an empty list is an answer");
+        assert_eq!(store.take_changes(), Changes::All);
+        writer.sees(named("n1", 1, "True"));
+        let mut second = store.clone();
+        assert_eq!((store.take_changes(), second.take_changes()), (keys(&["n1"]), Changes::All));
+        writer.sees(named("n2", 2, "True"));
+        assert_eq!((store.take_changes(), second.take_changes()), (keys(&["n2"]), keys(&["n2"])));
+    }
+
+    #[tokio::test]
+    async fn a_change_between_taking_and_waiting_is_not_lost() {
+        let (mut writer, mut store) = by_hand();
+        writer.lists(vec![named("n1", 1, "True")]);
+        let _ = store.take_changes();
+        writer.sees(named("n1", 2, "False"));
+        assert!(is_woken(&mut store).await);
+        assert!(!is_woken(&mut store).await, "one change wakes once");
+        writer.take(watcher::Event::Delete(named("n1", 3, "False")), views::node);
+        writer.sees(named("n2", 4, "True"));
+        assert_eq!(store.take_changes(), keys(&["n1", "n2"]), "what woke before it was taken is still there");
+        assert!(!is_woken(&mut store).await, "what was taken wakes nobody");
+        store.with(|nodes| assert_eq!(nodes.keys().collect::<Vec<_>>(), ["n2"]));
+    }
+
+    #[tokio::test]
+    async fn a_new_list_tells_what_differs_and_nothing_before_it_is_complete() {
+        let (mut writer, mut store) = by_hand();
+        writer.lists(["same", "beats", "changes", "goes"].map(|name| named(name, 1, "True")).into());
+        let _ = store.take_changes();
+        let same = store.get("same").expect("a node");
+        writer.take(watcher::Event::<Node>::Init, views::node);
+        let list = [
+            named("same", 1, "True"),
+            named("beats", 2, "True"),
+            named("changes", 2, "False"),
+            named("comes", 2, "True"),
+        ];
+        for node in list {
+            writer.take(watcher::Event::InitApply(node), views::node);
+            assert!(!is_woken(&mut store).await && store.get("goes").is_some());
+        }
+        writer.take(watcher::Event::<Node>::InitDone, views::node);
+        assert!(is_woken(&mut store).await);
+        assert_eq!(store.take_changes(), keys(&["changes", "comes", "goes"]));
+        assert!(Arc::ptr_eq(&same, &store.get("same").expect("a node")), "what is the same takes no more memory");
+        assert_eq!(store.get("beats").expect("a node").resource_version, "2");
+        writer.lists(store.snapshot().values().map(|view| named(view.name.as_str(), 2, "x")).collect());
+        let _ = store.take_changes();
+        writer.lists(store.snapshot().values().map(|view| named(view.name.as_str(), 3, "x")).collect());
+        assert!(!is_woken(&mut store).await && store.take_changes().is_empty(), "a list of heartbeats is no change");
     }
 }
