@@ -10,6 +10,7 @@ pub mod condition;
 pub mod machine;
 pub mod node_report;
 pub mod node_route;
+pub mod selector;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray,
@@ -25,6 +26,7 @@ pub use node_report::{
     RefusedEntries, RouteException, RouteExceptionReason, RouteReport, Witnessed,
 };
 pub use node_route::{EntryFlag, NodeRoute, NodeRouteSpec};
+pub use selector::{LabelOperator, LabelRequirement, LabelSelector};
 
 /// The API group of every custom resource.
 pub const GROUP: &str = "cairn.dev";

@@ -21,6 +21,7 @@ pub mod object;
 pub mod peer;
 pub mod pool;
 pub mod schema;
+pub mod selector;
 pub mod source;
 
 pub use block::AddressBlock;
@@ -29,3 +30,4 @@ pub use controllers::{Controller, Selection};
 pub use fault::{Fault, Faults, FieldPath, Position};
 pub use peer::Peer;
 pub use pool::Pool;
+pub use selector::Selector;

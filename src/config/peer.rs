@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Fault, Faults, FieldPath, label};
+use super::selector::label_faults;
+use super::{Fault, Faults, FieldPath};
 use crate::api::BgpPeerSpec;
 use crate::model::{Asn, PeerName};
 
@@ -49,7 +50,7 @@ impl Peer {
             faults.push(Fault::new(field("port"), "0 is not a port: it takes 1 to 65535, as a rule 179"));
         }
         let hold_time = faults.take(check_hold_time(*hold_time_seconds, field("holdTimeSeconds")));
-        faults.extend(selector_faults(node_selector, &field("nodeSelector")));
+        faults.extend(label_faults(node_selector, &field("nodeSelector")));
         let object = name.as_ref().map_or("BgpPeer without a name".to_owned(), |name| format!("BgpPeer {name}"));
         match (name, local_asn, peer_asn, address, hold_time) {
             (Some(name), Some(local_asn), Some(peer_asn), Some(address), Some(hold_time)) if faults.is_empty() => {
@@ -126,16 +127,6 @@ fn check_hold_time(seconds: u16, field: FieldPath) -> Result<Option<Duration>, F
         .into()),
         _ => Ok(Some(Duration::from_secs(seconds.into()))),
     }
-}
-
-fn selector_faults(selector: &BTreeMap<String, String>, field: &FieldPath) -> Vec<Fault> {
-    selector
-        .iter()
-        .filter_map(|(key, value)| {
-            let message = label::key_fault(key).or_else(|| label::value_fault(value))?;
-            Some(Fault::new(field.field(key), message))
-        })
-        .collect()
 }
 
 #[cfg(test)]

@@ -64,6 +64,7 @@ const PURE: &[&str] = &[
     "config/peer.rs",
     "config/pool.rs",
     "config/schema.rs",
+    "config/selector.rs",
     "inventory/bmc",
     "inventory/brake.rs",
     "inventory/catalog.rs",
