@@ -10,10 +10,10 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::ResourceExt;
 
 use crate::model::views::{
-    EndpointCounts, EndpointView, Ingress, IpFamilyPolicy, IpMode, NodeAddress, NodeAddressKind, NodeView, ServiceView,
-    Taint, TrafficPolicy, Truth,
+    EndpointCounts, EndpointView, Ingress, IpFamilyPolicy, IpMode, NodeAddress, NodeAddressKind, NodeView,
+    POD_CIDR_UNAVAILABLE, ServiceView, Taint, TrafficPolicy, Truth,
 };
-use crate::model::{Family, PortProtocol, ServiceKey};
+use crate::model::{Family, NetError, PortProtocol, Prefix, ServiceKey};
 
 const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
 const SERVICE_PROXY_NAME: &str = "service.kubernetes.io/service-proxy-name";
@@ -27,6 +27,7 @@ pub fn node(node: &Node) -> Option<NodeView> {
     let spec = node.spec.as_ref();
     let status = node.status.as_ref();
     let info = status.and_then(|s| s.node_info.as_ref());
+    let (pod_cidrs, unread_pod_cidrs) = spec.map(pod_cidrs).unwrap_or_default();
     Some(NodeView {
         name: node.name_any().parse().ok()?,
         uid: node.uid().unwrap_or_default(),
@@ -42,7 +43,10 @@ pub fn node(node: &Node) -> Option<NodeView> {
             .collect(),
         provided_node_ip: node.annotations().get(PROVIDED_NODE_IP).cloned(),
         provider_id: spec.and_then(|s| s.provider_id.clone()).filter(|id| !id.is_empty()),
-        pod_cidrs: spec.map(pod_cidrs).unwrap_or_default(),
+        pod_cidrs,
+        unread_pod_cidrs,
+        pod_cidr_unavailable: condition(node, POD_CIDR_UNAVAILABLE)
+            .map(|c| (truth(&c.status), c.message.clone().unwrap_or_default())),
         taints: spec.and_then(|s| s.taints.as_ref()).into_iter().flatten().map(taint).collect(),
         addresses: status.and_then(|s| s.addresses.as_ref()).into_iter().flatten().filter_map(node_address).collect(),
         ready: condition(node, "Ready").map(|c| truth(&c.status)),
@@ -53,11 +57,19 @@ pub fn node(node: &Node) -> Option<NodeView> {
     })
 }
 
-fn pod_cidrs(spec: &core::NodeSpec) -> Vec<crate::model::Prefix> {
+/// Those that are prefixes, and those that are not.
+fn pod_cidrs(spec: &core::NodeSpec) -> (Vec<Prefix>, Vec<String>) {
     let listed = spec.pod_cidrs.as_deref().unwrap_or_default();
     let single = spec.pod_cidr.as_slice();
     let written = if listed.is_empty() { single } else { listed };
-    written.iter().filter_map(|cidr| cidr.parse().ok()).collect()
+    let (mut read, mut unread) = (Vec::new(), Vec::new());
+    for cidr in written.iter().filter(|cidr| !cidr.is_empty()) {
+        match cidr.parse() {
+            Ok(prefix) | Err(NetError::HostBitsSet { network: prefix, .. }) => read.push(prefix),
+            Err(_) => unread.push(cidr.clone()),
+        }
+    }
+    (read, unread)
 }
 
 fn condition<'a>(node: &'a Node, kind: &str) -> Option<&'a core::NodeCondition> {
@@ -179,4 +191,31 @@ pub fn endpoint_slice(slice: &EndpointSlice) -> Option<EndpointView> {
         family: family(&slice.address_type),
         nodes,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn pod_cidrs_that_do_not_parse_are_not_forgotten() {
+        for (spec, cidrs, unread) in [
+            (json!({}), &[][..], &[][..]),
+            (json!({ "podCIDR": "10.244.1.0/24" }), &["10.244.1.0/24"], &[]),
+            (
+                json!({ "podCIDR": "10.10.0.1/24", "podCIDRs": ["10.10.0.1/24", "a00::/86"] }),
+                &["10.10.0.0/24", "a00::/86"],
+                &[],
+            ),
+            (json!({ "podCIDRs": ["010.244.1.0/24", "fd00::/64"] }), &["fd00::/64"], &["010.244.1.0/24"]),
+        ] {
+            let object = json!({ "metadata": { "name": "n1" }, "spec": spec });
+            let view = node(&serde_json::from_value(object).expect("a Node")).expect("a name");
+            let read: Vec<_> = view.pod_cidrs.iter().map(ToString::to_string).collect();
+            assert_eq!(read, cidrs, "{spec}");
+            assert_eq!(view.unread_pod_cidrs, unread, "{spec}");
+        }
+    }
 }

@@ -12,6 +12,7 @@
 
 pub mod block;
 pub mod cloud;
+pub mod cluster_cidrs;
 pub mod controllers;
 pub mod document;
 pub mod fault;
@@ -26,6 +27,7 @@ pub mod source;
 
 pub use block::AddressBlock;
 pub use cloud::CloudConfig;
+pub use cluster_cidrs::cluster_cidrs;
 pub use controllers::{Controller, Selection};
 pub use fault::{Fault, Faults, FieldPath, Position};
 pub use peer::Peer;

@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::cluster::client::ServerOptions;
 use crate::config::{CloudConfig, Controller};
 use crate::leader::{LeaseConfig, Migration};
+use crate::model::Prefix;
 use crate::telemetry::secure::ServingOptions;
 
 /// How a controller is started.
@@ -29,6 +30,8 @@ pub struct Options {
     pub start_interval: Duration,
     /// Whether the route controller may do its work.
     pub configures_routes: bool,
+    /// The addresses of pods, at most one prefix a family; empty when nobody has said.
+    pub cluster_cidrs: Vec<Prefix>,
     /// Writes on their way at the same time.
     pub limits: Limits,
     /// As whom controllers write.

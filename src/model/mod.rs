@@ -17,5 +17,5 @@ pub use leadership::Leadership;
 pub use machine::MachineState;
 pub use moment::Moment;
 pub use names::{MachineId, NodeName, PeerName, PoolName, ProviderId, ServiceKey};
-pub use net::{Asn, Family, Prefix, RouterId};
+pub use net::{Asn, Family, NetError, Prefix, RouterId};
 pub use note::{Note, Severity};

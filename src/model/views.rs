@@ -15,6 +15,8 @@ use super::{PortProtocol, ProviderId};
 
 /// The taint of a Node nobody has initialized yet; only its key counts.
 pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+/// Condition of a Node: whether it lacks a pod CIDR because there is none left.
+pub const POD_CIDR_UNAVAILABLE: &str = "PodCIDRUnavailable";
 /// Annotation of a Node: the machine it was at its first match.
 pub const MATCHED_MACHINE: &str = "cairn.dev/machine";
 /// Annotation of a Node: the system UUID it had at its first match.
@@ -41,8 +43,12 @@ pub struct NodeView {
     pub provided_node_ip: Option<String>,
     /// `spec.providerID` as it stands, ours or another's.
     pub provider_id: Option<String>,
-    /// `spec.podCIDRs`, those that parse.
+    /// `spec.podCIDRs`, those that parse; bits beyond the length do not count.
     pub pod_cidrs: Vec<Prefix>,
+    /// `spec.podCIDRs`, those that do not parse: a Node that has them has pod CIDRs all the same.
+    pub unread_pod_cidrs: Vec<String>,
+    /// Status and message of the condition `PodCIDRUnavailable`.
+    pub pod_cidr_unavailable: Option<(Truth, String)>,
     /// `spec.taints`, in order.
     pub taints: Vec<Taint>,
     /// `status.addresses`, in order.

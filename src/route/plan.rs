@@ -219,6 +219,8 @@ mod tests {
             provided_node_ip: None,
             provider_id: None,
             pod_cidrs: vec![format!("10.244.{number}.0/24").parse().expect("a prefix")],
+            unread_pod_cidrs: Vec::new(),
+            pod_cidr_unavailable: None,
             taints: Vec::new(),
             addresses: vec![NodeAddress { kind: NodeAddressKind::InternalIp, address: format!("10.90.0.{number}") }],
             ready: Some(Truth::True),

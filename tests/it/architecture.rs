@@ -55,6 +55,7 @@ const PURE: &[&str] = &[
     "cli/controller/value.rs",
     "cluster/throttle.rs",
     "config/block.rs",
+    "config/cluster_cidrs.rs",
     "config/controllers.rs",
     "config/document.rs",
     "config/fault.rs",

@@ -7,7 +7,7 @@ use anyhow::bail;
 
 use super::{Args, configz, flags};
 use crate::cluster::client::ServerOptions;
-use crate::config::{CloudConfig, Faults, Selection, source};
+use crate::config::{self, CloudConfig, Faults, Selection, source};
 use crate::controller::{Identities, Limits, Options, Periods};
 use crate::leader::{LeaseConfig, Migration, Timing, identity};
 use crate::telemetry::access::{AccessOptions, RequestHeader};
@@ -38,6 +38,8 @@ pub fn check(args: &Args) -> anyhow::Result<Checked> {
     let cloud_config = cloud_config(&args.generic, &mut faults);
     let selection = Selection::read(&args.generic.controllers)
         .map_err(|unknown| faults.extend(unknown.iter().map(ToString::to_string)));
+    let cluster_cidrs = config::cluster_cidrs(&args.generic.cluster_cidr);
+    let cluster_cidrs = cluster_cidrs.map_err(|all| faults.extend(all.iter().map(ToString::to_string)));
     let limits = limits(args, &mut faults);
     let server = server(&args.server, &mut faults);
     let lease = lease(&args.election, &mut faults);
@@ -62,6 +64,7 @@ pub fn check(args: &Args) -> anyhow::Result<Checked> {
         },
         start_interval: generic.controller_start_interval,
         configures_routes: generic.configure_cloud_routes,
+        cluster_cidrs: cluster_cidrs.unwrap_or_default(),
         limits,
         identities: match generic.use_service_account_credentials {
             true => Identities::PerController,

@@ -39,6 +39,7 @@ pub fn configuration(args: &Args, selection: &Selection) -> Value {
             "UseServiceAccountCredentials": generic.use_service_account_credentials,
             "RouteReconciliationPeriod": show(generic.route_reconciliation_period),
             "NodeMonitorPeriod": show(generic.node_monitor_period),
+            "ClusterCIDR": generic.cluster_cidr,
             "ConfigureCloudRoutes": generic.configure_cloud_routes,
         },
         "NodeController": { "ConcurrentNodeSyncs": generic.concurrent_node_syncs },

@@ -37,6 +37,10 @@ pub struct Generic {
     #[arg(long, value_name = "BOOL", default_value = "true", value_parser = truth,
           num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
     pub configure_cloud_routes: bool,
+    /// The addresses of pods, one CIDR or one of each family: routes to others are left alone. Without
+    /// it, the routes of every Node's pod CIDRs are ours.
+    #[arg(long, value_name = "CIDRS", default_value = "", hide_default_value = true)]
+    pub cluster_cidr: String,
     /// Writes about Nodes on their way at the same time.
     #[arg(long, value_name = "COUNT", default_value_t = 50, allow_negative_numbers = true)]
     pub concurrent_node_syncs: i64,

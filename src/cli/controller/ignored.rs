@@ -28,7 +28,6 @@ const FLAGS: &[(&str, &str)] = &[
     ("external-cloud-volume-plugin", DEPRECATED),
     ("allow-untagged-cloud", ONE_CLUSTER),
     ("cluster-name", ONE_CLUSTER),
-    ("cluster-cidr", NO_IPAM),
     ("allocate-node-cidrs", NO_IPAM),
     ("cidr-allocator-type", NO_IPAM),
     ("node-sync-period", DEPRECATED),

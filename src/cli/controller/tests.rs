@@ -47,6 +47,7 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("node-monitor-period", "5s"),
     ("route-reconciliation-period", "10s"),
     ("configure-cloud-routes", "true"),
+    ("cluster-cidr", ""),
     ("use-service-account-credentials", "false"),
     ("kubeconfig", ""),
     ("master", ""),
@@ -115,6 +116,7 @@ fn every_flag_parses_into_the_configuration() {
         "--node-monitor-period=2s",
         "--route-reconciliation-period=30s",
         "--configure-cloud-routes=false",
+        "--cluster-cidr=10.244.0.0/16,fd00:244::/48",
         "--use-service-account-credentials",
         "--concurrent-node-syncs=5",
         "--concurrent-service-syncs=1",
@@ -162,6 +164,8 @@ fn every_flag_parses_into_the_configuration() {
         (seconds(600), seconds(2), seconds(30), seconds(120))
     );
     assert_eq!((controller.configures_routes, controller.identities), (false, Identities::PerController));
+    let prefixes: Vec<_> = controller.cluster_cidrs.iter().map(ToString::to_string).collect();
+    assert_eq!(prefixes, ["10.244.0.0/16", "fd00:244::/48"]);
     assert_eq!((controller.limits.node_writes, controller.limits.service_writes), (5, 1));
     assert_eq!(controller.server.kubeconfig.as_deref(), Some("/kubeconfig".as_ref()));
     assert_eq!(controller.server.url.expect("a URL").authority().expect("a host").as_str(), "192.168.4.20:6443");
@@ -213,7 +217,6 @@ fn flags_of_webhooks_and_others_without_meaning_are_accepted_and_told() {
         "0.0.0.0",
         "--allow-untagged-cloud",
         "--allocate-node-cidrs=true",
-        "--cluster-cidr=10.244.0.0/16",
         "--node-sync-period=0s",
         "--external-cloud-volume-plugin=",
         "--feature-gates=A=true,B=false",
@@ -223,7 +226,7 @@ fn flags_of_webhooks_and_others_without_meaning_are_accepted_and_told() {
         "--cluster-name=kubernetes",
         "--log-flush-frequency=5s",
     ]);
-    assert_eq!(args.ignored.given.len(), 14, "{:?}", args.ignored.given);
+    assert_eq!(args.ignored.given.len(), 13, "{:?}", args.ignored.given);
     assert!(check(&args).is_ok());
     assert_eq!(parse(&[]).ignored.given, []);
 }
@@ -251,6 +254,13 @@ fn faults_are_upstreams_and_told_all_at_once() {
             "concurrent-node-syncs 5 with status updates -1",
             &["--concurrent-node-syncs=5", "--concurrent-node-status-updates=-1"],
             &["concurrent-node-status-updates cannot be a negative number"],
+        ),
+        (
+            "a cluster CIDR that is none",
+            &["--cluster-cidr=10.244.0.0"],
+            &[
+                "--cluster-cidr: \"10.244.0.0\" is not a prefix: it takes the form address/length, such as 10.244.1.0/24 or fd00:244::/64",
+            ],
         ),
         ("no cloud provider", &["--cloud-provider="], &["--cloud-provider cannot be empty"]),
         (

@@ -30,6 +30,8 @@ pub(in crate::lifecycle) fn node(name: &str) -> NodeView {
         provided_node_ip: None,
         provider_id: Some(format!("cairn://m-{name}")),
         pod_cidrs: Vec::new(),
+        unread_pod_cidrs: Vec::new(),
+        pod_cidr_unavailable: None,
         taints: Vec::new(),
         addresses: Vec::new(),
         ready: Some(Truth::False),

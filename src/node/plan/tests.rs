@@ -34,6 +34,8 @@ pub(super) fn tainted(name: &str) -> NodeView {
         provided_node_ip: None,
         provider_id: None,
         pod_cidrs: Vec::new(),
+        unread_pod_cidrs: Vec::new(),
+        pod_cidr_unavailable: None,
         taints: vec![taint(UNINITIALIZED)],
         addresses: vec![address(NodeAddressKind::Hostname, name)],
         ready: None,
