@@ -56,6 +56,7 @@ use crate::api::PeerException;
 use crate::cluster::clock;
 use crate::model::views::NodeView;
 use crate::model::{Moment, NodeName, RouterId};
+use crate::telemetry::build;
 use crate::telemetry::http::{self, Diagnostics};
 
 /// Sessions are closed and the process ends within this time.
@@ -84,6 +85,7 @@ pub struct Options {
 pub async fn run(options: Options, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
     let boot_id = std::fs::read_to_string(BOOT_ID).with_context(|| format!("cannot read {BOOT_ID}"))?;
     let mut registry = Registry::default();
+    build::register(&mut registry);
     let metrics = Metrics::register(&mut registry);
     let listener = http::listen(options.diagnostics).await?;
     let (ready, is_ready) = watch::channel(false);

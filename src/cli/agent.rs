@@ -29,7 +29,7 @@ pub struct Args {
 impl Args {
     /// Runs until SIGTERM or SIGINT.
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        log::init(LogOptions::default());
+        let _ = log::init(LogOptions::default());
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         runtime.block_on(async {
             let stop = signal::stop()?;

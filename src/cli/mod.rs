@@ -25,7 +25,7 @@ enum Verb {
     Controller(Box<controller::Args>),
     /// Run on a node: its kernel routes, its BGP sessions.
     Agent(agent::Args),
-    /// Check files before Cairn meets them: cloud config, inventory, AddressPool, BgpPeer.
+    /// Check files before Cairn meets them: cloud config, inventory, leader migration, AddressPool, BgpPeer.
     Validate(validate::Args),
 }
 

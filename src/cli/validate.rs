@@ -20,11 +20,12 @@ use crate::config::object::{self, Head};
 use crate::config::{CloudConfig, Fault, Faults, FieldPath, Peer, Pool, schema, source};
 use crate::inventory::document::Sourced;
 use crate::inventory::{self, Extent, Inventory, Machine, MachineState};
+use crate::leader::{Migration, migration};
 
 /// The name of the standard input on the command line.
 const STANDARD_INPUT: &str = "-";
 
-/// Check files before Cairn meets them: cloud config, inventory, AddressPool, BgpPeer.
+/// Check files before Cairn meets them: cloud config, inventory, leader migration, AddressPool, BgpPeer.
 ///
 /// Prints for each file what it holds, or each fault with its line and field. Exits with 0 when all
 /// is right and with 1 when not.
@@ -110,17 +111,20 @@ pub fn validate(paths: &[PathBuf], out: &mut impl Write) -> io::Result<Verdict> 
 enum Kind {
     CloudConfig,
     Inventory,
+    LeaderMigration,
     AddressPool,
     BgpPeer,
 }
 
 impl Kind {
-    const ALL: [Self; 4] = [Self::CloudConfig, Self::Inventory, Self::AddressPool, Self::BgpPeer];
+    const ALL: [Self; 5] =
+        [Self::CloudConfig, Self::Inventory, Self::LeaderMigration, Self::AddressPool, Self::BgpPeer];
 
     fn api_version(self) -> String {
         match self {
             Self::CloudConfig => CloudConfig::API_VERSION.to_owned(),
             Self::Inventory => Inventory::API_VERSION.to_owned(),
+            Self::LeaderMigration => migration::API_VERSION.to_owned(),
             Self::AddressPool => AddressPool::api_version(&()).into_owned(),
             Self::BgpPeer => BgpPeer::api_version(&()).into_owned(),
         }
@@ -130,8 +134,17 @@ impl Kind {
         match self {
             Self::CloudConfig => CloudConfig::KIND,
             Self::Inventory => Inventory::KIND,
+            Self::LeaderMigration => migration::KIND,
             Self::AddressPool => "AddressPool",
             Self::BgpPeer => "BgpPeer",
+        }
+    }
+
+    /// Versions that are read as well.
+    fn older_versions(self) -> &'static [&'static str] {
+        match self {
+            Self::LeaderMigration => &migration::OLDER_VERSIONS,
+            Self::CloudConfig | Self::Inventory | Self::AddressPool | Self::BgpPeer => &[],
         }
     }
 }
@@ -154,6 +167,7 @@ fn recognise(file: &Path, document: &Node, head: &Head) -> Result<Recognised, Fa
     if let Some(ours) = Kind::ALL.into_iter().find(|ours| ours.name() == kind) {
         return match ours.api_version() {
             right if right == *api_version => Ok(Recognised::Ours(ours)),
+            _ if ours.older_versions().contains(&api_version.as_str()) => Ok(Recognised::Ours(ours)),
             right => fault("apiVersion", format!("{api_version:?} is not that of {kind} here: it takes {right}")),
         };
     }
@@ -172,6 +186,8 @@ fn recognise(file: &Path, document: &Node, head: &Head) -> Result<Recognised, Fa
 #[derive(Default)]
 struct Check {
     faults: Faults,
+    /// What is not wrong, and most likely not meant.
+    warnings: Faults,
     /// What each file holds, in the order the files were given.
     files: Vec<(PathBuf, Vec<String>)>,
     /// Files by the place they are really at, so that none is checked twice.
@@ -213,6 +229,7 @@ impl Check {
             Recognised::Kubernetes => Some(format!("{} not checked, it is Kubernetes' own", head.title())),
             Recognised::Ours(Kind::CloudConfig) => self.cloud_config(file, &document),
             Recognised::Ours(Kind::Inventory) => self.inventory(file, document),
+            Recognised::Ours(Kind::LeaderMigration) => self.leader_migration(file, &document),
             Recognised::Ours(Kind::AddressPool) => self.address_pool(file, document, &head),
             Recognised::Ours(Kind::BgpPeer) => self.bgp_peer(file, document, &head),
         }
@@ -240,6 +257,13 @@ impl Check {
         let machines = sourced.document.machines.len();
         self.inventories.push(sourced);
         Some(format!("{machines} machine{}", if machines == 1 { "" } else { "s" }))
+    }
+
+    /// What it says, and below it what of that has no effect.
+    fn leader_migration(&mut self, file: &Path, document: &Node) -> Option<String> {
+        let migration = self.faults.take(Migration::check(file, document))?;
+        self.warnings.extend(migration.warnings);
+        Some(format!("leader migration under Lease {}", migration.lease))
     }
 
     fn address_pool(&mut self, file: &Path, document: Node, head: &Head) -> Option<String> {
@@ -342,6 +366,8 @@ impl Check {
             if faults.peek().is_none() {
                 writeln!(text, "{}: ok ({})", file.display(), contents.join(", ")).expect("a String takes all text");
             }
+            let warnings = self.warnings.iter().filter(|warning| warning.file.as_ref() == Some(file));
+            warnings.for_each(|warning| writeln!(text, "{warning}").expect("a String takes all text"));
             faults.for_each(|fault| writeln!(text, "{fault}").expect("a String takes all text"));
         }
         // Folders have no line of their own unless something is wrong with them.
@@ -383,6 +409,47 @@ mod tests {
     const POOL: &str = "apiVersion: cairn.dev/v1alpha1\nkind: AddressPool\nmetadata: {name: public}\nspec: {addresses: [10.60.0.0/24]}\n";
     const INVENTORY: &str =
         "apiVersion: inventory.cairn.dev/v1\nkind: Inventory\nmachines:\n- {id: a, location: r1}\n- {id: b}\n";
+
+    #[test]
+    fn a_leader_migration_is_checked_and_entries_without_effect_are_told() {
+        let with = |version: &str, rest: &str| {
+            format!("apiVersion: controllermanager.config.k8s.io/{version}\nkind: LeaderMigrationConfiguration\n{rest}")
+        };
+        for (name, text, want) in [
+            (
+                "right",
+                with("v1", "leaderName: m\ncontrollerLeaders: [{name: route, component: '*'}]\n"),
+                (Verdict::Right, "m.yaml: ok (leader migration under Lease m)\n"),
+            ),
+            (
+                "an older version",
+                with("v1beta1", "leaderName: m\nresourceLock: leases\n"),
+                (Verdict::Right, "m.yaml: ok (leader migration under Lease m)\n"),
+            ),
+            (
+                "an entry without effect",
+                with("v1", "leaderName: m\ncontrollerLeaders: [{name: node-ipam-controller, component: '*'}]\n"),
+                (
+                    Verdict::Right,
+                    "m.yaml: ok (leader migration under Lease m)\nm.yaml:4:28: controllerLeaders[0].name: \
+                     \"node-ipam-controller\" is no controller of Cairn: the entry has no effect here\n",
+                ),
+            ),
+            (
+                "wrong",
+                with("v1", "leaderName: m\nresourceLock: leases\n"),
+                (Verdict::Faulty, "m.yaml:4:1: resourceLock: is not a field"),
+            ),
+            (
+                "a version that never was",
+                with("v2", "leaderName: m\n"),
+                (Verdict::Faulty, "m.yaml:1:13: apiVersion: \"controllermanager.config.k8s.io/v2\" is not that of"),
+            ),
+        ] {
+            let (verdict, printed) = run(&[("m.yaml", &text)], &["m.yaml"]);
+            assert!(verdict == want.0 && printed.starts_with(want.1), "{name}: {printed}");
+        }
+    }
 
     #[test]
     fn the_example_has_no_fault() {
@@ -477,7 +544,7 @@ mod tests {
             ),
             (
                 "apiVersion: metallb.io/v1beta2\nkind: BFDProfile\n",
-                "f.yaml:2:7: kind: BFDProfile of metallb.io/v1beta2 is none that can be checked: it takes CloudConfig of config.cairn.dev/v1alpha1, Inventory of inventory.cairn.dev/v1, AddressPool of cairn.dev/v1alpha1 or BgpPeer of cairn.dev/v1alpha1\n",
+                "f.yaml:2:7: kind: BFDProfile of metallb.io/v1beta2 is none that can be checked: it takes CloudConfig of config.cairn.dev/v1alpha1, Inventory of inventory.cairn.dev/v1, LeaderMigrationConfiguration of controllermanager.config.k8s.io/v1, AddressPool of cairn.dev/v1alpha1 or BgpPeer of cairn.dev/v1alpha1\n",
             ),
             (
                 "machines: []\n",

@@ -109,7 +109,8 @@ pub fn about_service(service: &ServiceView) -> ObjectReference {
     }
 }
 
-async fn send(client: &Client, reporter: &Reporter, regarding: ObjectReference, note: &Note) {
+/// Tells something at once; [`Events::tell`] is for whoever has better to do than to wait.
+pub async fn send(client: &Client, reporter: &Reporter, regarding: ObjectReference, note: &Note) {
     // Events about objects without a namespace go where upstream's do.
     let namespace = regarding.namespace.clone().unwrap_or_else(|| "default".to_owned());
     let api: Api<Event> = Api::namespaced(client.clone(), &namespace);

@@ -4,19 +4,24 @@
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use kube::Client;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::warn;
 
 use crate::cluster::client::{ClientError, Server};
 use crate::cluster::clock;
+use crate::cluster::events::{self, Reporter, about_lease};
 use crate::cluster::traffic::Fence;
 use crate::leader::{self, End, Leadership, LeaseConfig};
+use crate::model::Note;
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
 
 /// How long giving the Lease back may take; after that it runs out by itself.
 const RELEASE: Duration = Duration::from_millis(1200);
+/// How long the last Event may take; the process ends without it.
+const FAREWELL: Duration = Duration::from_millis(500);
 
 /// A stand for one Lease; dropping it ends it without giving anything back.
 pub struct Election {
@@ -29,8 +34,10 @@ pub struct Election {
 
 struct Held {
     lease: LeaseConfig,
+    client: Client,
     release: watch::Sender<bool>,
     task: JoinHandle<End>,
+    has_led: bool,
 }
 
 impl Drop for Held {
@@ -44,15 +51,16 @@ impl Election {
     ///
     /// # Errors
     /// When the settings for the API server do not work.
-    pub fn stand(server: &Server, lease: Option<&LeaseConfig>) -> Result<Self, ClientError> {
+    pub fn stand(server: &Server, lease: Option<&LeaseConfig>, metrics: &leader::Metrics) -> Result<Self, ClientError> {
         let Some(config) = lease else {
             let (leader, leadership) = watch::channel(Leadership::ALONE);
             return Ok(Self { leadership, identity: leader::identity(), held: None, _leader: Some(leader) });
         };
         let (elected, leadership) = watch::channel(Leadership::Candidate);
         let (release, released) = watch::channel(false);
-        let task = tokio::spawn(leader::hold(server.election_client()?, config.clone(), elected, released));
-        let held = Some(Held { lease: config.clone(), release, task });
+        let client = server.election_client()?;
+        let task = tokio::spawn(leader::hold(client.clone(), config.clone(), elected, released, metrics.clone()));
+        let held = Some(Held { lease: config.clone(), client, release, task, has_led: false });
         Ok(Self { leadership, identity: config.identity.clone(), held, _leader: None })
     }
 
@@ -98,7 +106,7 @@ impl Election {
     ///
     /// # Errors
     /// When it never will.
-    pub async fn won(&self, metrics: &Metrics) -> anyhow::Result<()> {
+    pub async fn won(&mut self, metrics: &Metrics) -> anyhow::Result<()> {
         if let Some(lease) = self.lease() {
             metrics.leads(&lease.name, false);
         }
@@ -107,8 +115,9 @@ impl Election {
         if role == Leadership::Over {
             bail!("leaderelection lost before it was won: lease {}", self.lease_name());
         }
-        if let Some(lease) = self.lease() {
-            metrics.leads(&lease.name, true);
+        if let Some(held) = &mut self.held {
+            held.has_led = true;
+            metrics.leads(&held.lease.name, true);
         }
         Ok(())
     }
@@ -120,11 +129,24 @@ impl Election {
     }
 
     /// Gives the Lease back, if it is held.
-    pub async fn release(mut self) {
+    pub async fn release(&mut self) {
         let Some(held) = &mut self.held else { return };
         held.release.send_replace(true);
-        if tokio::time::timeout(RELEASE, &mut held.task).await.is_err() {
+        if !held.task.is_finished() && tokio::time::timeout(RELEASE, &mut held.task).await.is_err() {
             warn!(lease = held.lease.name, "the lease could not be given back in time; it runs out by itself");
         }
+    }
+
+    /// Says in an Event that this process does not lead any more, if it ever did: after the release,
+    /// which others wait for, and by the election's connection, as no other sends anything any more.
+    pub async fn say_goodbye(&self) {
+        let Some(held) = self.held.as_ref().filter(|held| held.has_led) else { return };
+        let identity = held.lease.identity.clone();
+        let reporter = Reporter { controller: leader::REPORTER, instance: identity.clone() };
+        let lease = about_lease(&held.lease.namespace, &held.lease.name);
+        let note = Note::StoppedLeading { identity };
+        let event = events::send(&held.client, &reporter, lease, &note);
+        // Without it nobody misses anything but a line in `kubectl describe`.
+        let _ = tokio::time::timeout(FAREWELL, event).await;
     }
 }

@@ -15,6 +15,7 @@
 //! Start at [`run`]; [`options`] says how, [`rooms`] starts the controllers, [`ports`] the port.
 
 mod election;
+mod lookout;
 mod options;
 mod ports;
 mod rooms;
@@ -31,11 +32,14 @@ use tracing::{info, warn};
 use crate::cluster;
 use crate::cluster::client::Server;
 use crate::inventory::{self, InventoryState, file};
-use crate::leader::{LeaseConfig, Placement};
+use crate::leader::{self, LeaseConfig, Placement};
 use crate::lifecycle;
 use crate::node;
+use crate::telemetry::build;
 use crate::telemetry::health::Health;
+use crate::telemetry::log::Verbosity;
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::secure::Pages;
 use election::Election;
 use rooms::{Rooms, Shown};
 
@@ -44,20 +48,23 @@ pub use options::{Identities, Limits, Options, Periods};
 /// How long answers to writes are waited for; with one still open the Lease is kept, and runs out.
 const SETTLED_WITHIN: Duration = Duration::from_millis(1500);
 
-/// Runs the controller until `stop` is ready.
+/// Runs the controller until `stop` is ready. `verbosity` is how much it logs.
 ///
 /// # Errors
 /// When the Lease was lost, the secure port is taken, or a part has ended by itself.
-pub async fn run(options: Options, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
+pub async fn run(options: Options, verbosity: Verbosity, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
     let (mut registry, mut slis) = (Registry::default(), Registry::default());
+    build::register(&mut registry);
+    build::register_features(&mut registry);
     let metrics = Metrics::register(&mut registry);
+    let leases = leader::Metrics::register(&mut registry);
     let health = Arc::new(Health::register(&mut slis));
     let server = Server::find(&options.server, cluster::metrics::Metrics::register(&mut registry)).await?;
     let mut background = JoinSet::new();
     let inventory = read_inventory(&options, &mut background);
     inventory::metrics::register(&mut registry, inventory.clone());
     health.add("ping", || true);
-    let main = Election::stand(&server, options.lease.as_ref())?;
+    let main = Election::stand(&server, options.lease.as_ref(), &leases)?;
     let shown = Shown {
         health: Arc::clone(&health),
         metrics: metrics.clone(),
@@ -68,12 +75,18 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) -> anyhow::Re
     main.watch_over(&health, "leaderElection");
     let identity = main.identity().to_owned();
     if let Some(serving) = &options.serving {
-        let state = rooms.state(&identity, main.leadership());
-        let pages = ports::pages(registry, slis, health, options.configz.clone(), state);
+        let pages = Pages {
+            metrics: registry,
+            slis,
+            health,
+            configuration: options.configz.clone(),
+            verbosity: options.profiling.then_some(verbosity),
+            state: rooms.state(&identity, main.leadership()).into_page(),
+        };
         ports::open(serving, &server, pages, &mut background).await?;
     }
     info!(identity, "controller started");
-    let mut elections = Elections { main, second: None };
+    let mut elections = Elections { main, second: None, metrics: leases };
     let result = tokio::select! {
         result = lead(&options, &mut elections, &server, &metrics, &mut rooms) => result,
         () = stop => Ok(()),
@@ -91,19 +104,24 @@ struct Elections {
     main: Election,
     /// The one of leader migration, once the first is held.
     second: Option<Election>,
+    metrics: leader::Metrics,
 }
 
 /// Gives the Leases back, unless a write may still take effect after a successor has begun.
-async fn end(server: &Server, Elections { main, second }: Elections) {
+async fn end(server: &Server, Elections { mut main, mut second, metrics: _ }: Elections) {
     if tokio::time::timeout(SETTLED_WITHIN, server.settled()).await.is_ok() {
         // In this order: who takes the first stands for the second at once.
-        if let Some(second) = second {
+        if let Some(second) = &mut second {
             second.release().await;
         }
         main.release().await;
     } else {
         warn!("a write has not been answered: the lease is not given back, it runs out by itself");
     }
+    if let Some(second) = &second {
+        second.say_goodbye().await;
+    }
+    main.say_goodbye().await;
 }
 
 #[expect(clippy::disallowed_methods, reason = "shell: owns the task that reads the inventory")]
@@ -131,7 +149,7 @@ async fn lead(
     metrics: &Metrics,
     rooms: &mut Rooms,
 ) -> anyhow::Result<()> {
-    let Elections { main, second } = elections;
+    let Elections { main, second, metrics: leases } = elections;
     main.won(metrics).await?;
     let Some((migration, lease)) = options.migration.as_ref().zip(options.lease.as_ref()) else {
         rooms.start(options, &options.controllers, main)?;
@@ -142,8 +160,9 @@ async fn lead(
     };
     rooms.start(options, &migration.placed(Placement::Main, &options.controllers), main)?;
     let lease = LeaseConfig { name: migration.lease.clone(), ..lease.clone() };
-    let second = second.insert(Election::stand(server, Some(&lease))?);
+    let second = second.insert(Election::stand(server, Some(&lease), leases)?);
     second.watch_over(rooms.health(), "migrationLeaderElection");
+    rooms.look_out(lease)?;
     tokio::select! {
         won = second.won(metrics) => won?,
         () = main.lost() => return Err(lost(main)),

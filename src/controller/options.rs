@@ -36,6 +36,8 @@ pub struct Options {
     pub limits: Limits,
     /// As whom controllers write.
     pub identities: Identities,
+    /// Whether the secure port changes how much is logged.
+    pub profiling: bool,
     /// The secure port, if one is to be served.
     pub serving: Option<ServingOptions>,
     /// What `/configz` shows.

@@ -6,24 +6,15 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use kube::Client;
-use prometheus_client::registry::Registry;
-use serde_json::Value;
 use tokio::task::JoinSet;
 
-use super::rooms::State;
 use crate::cluster::client::{Server, ServerOptions};
 use crate::cluster::metrics::Metrics;
 use crate::telemetry::access::Access;
 use crate::telemetry::certificate::Certificates;
-use crate::telemetry::health::Health;
 use crate::telemetry::secure::{self, Pages, ServingOptions};
 
 const FAILED: &str = "the secure port failed";
-
-/// What the port shows.
-pub fn pages(metrics: Registry, slis: Registry, health: Arc<Health>, configuration: Value, state: State) -> Pages {
-    Pages { metrics, slis, health, configuration, state: Box::new(move || state.show()) }
-}
 
 /// Listens, and starts the tasks of the port.
 ///

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tracing::{info, warn};
 
 use super::election::Election;
-use super::{Identities, Options};
+use super::{Identities, Options, lookout};
 use crate::api::{AddressPool, Machine, NodeReport, NodeReportStatus, NodeRoute};
 use crate::cluster::client::{Identity, Server};
 use crate::cluster::events::{Events, Reporter, about_lease};
@@ -25,7 +25,7 @@ use crate::cluster::traffic::{Fence, IN_FLIGHT};
 use crate::cluster::{identity, views};
 use crate::config::Controller;
 use crate::inventory::InventoryState;
-use crate::leader::{self, Leadership};
+use crate::leader::{self, Leadership, LeaseConfig};
 use crate::model::Note;
 use crate::model::views::{NodeView, ServiceView};
 use crate::telemetry::health::Health;
@@ -79,6 +79,17 @@ impl Rooms {
     pub fn state(&self, identity: &str, leadership: watch::Receiver<Leadership>) -> State {
         let (inventory, stores) = (self.inventory.clone(), Arc::clone(&self.stores));
         State { identity: identity.to_owned(), leadership, inventory, stores }
+    }
+
+    /// Looks out for another component that holds another Lease than this one of leader migration.
+    ///
+    /// # Errors
+    /// When the settings for the API server do not work.
+    pub fn look_out(&mut self, lease: LeaseConfig) -> anyhow::Result<()> {
+        let client = self.server.client("leader-election")?;
+        let events = self.events(&client, leader::REPORTER, &lease.identity);
+        self.tasks.spawn(lookout::keep(client, lease, events));
+        Ok(())
     }
 
     /// The checks of this process.
@@ -299,8 +310,13 @@ pub struct State {
 }
 
 impl State {
+    /// The page, made anew each time somebody asks for it.
+    pub fn into_page(self) -> Box<dyn Fn() -> Value + Send + Sync> {
+        Box::new(move || self.show())
+    }
+
     /// All of it. Stores are there on a leader only.
-    pub fn show(&self) -> Value {
+    fn show(&self) -> Value {
         let inventory = self.inventory.borrow().clone();
         let stores = self.stores.read().unwrap_or_else(PoisonError::into_inner).clone();
         json!({
@@ -309,6 +325,7 @@ impl State {
             "inventory": {
                 "machines": inventory.inventory.as_ref().map(|inventory| inventory.machines().collect::<Vec<_>>()),
                 "faults": inventory.faults.to_string(),
+                "heldRemovals": inventory.removals,
             },
             "observed": {
                 "nodes": stores.nodes.as_ref().map(Store::snapshot),

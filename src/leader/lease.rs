@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
 use super::election::{Election, Input, Output};
+use super::metrics::Metrics;
 use super::record::{self, Writer, record};
 use super::sight::Sight;
 use super::timing::Timing;
@@ -64,9 +65,10 @@ pub async fn hold(
     config: LeaseConfig,
     leadership: watch::Sender<Leadership>,
     mut stop: watch::Receiver<bool>,
+    metrics: Metrics,
 ) -> End {
     let mut election = Election::new(config.identity.clone(), config.timing, fastrand::u64(..), clock::now());
-    let mut lock = Lock::new(client, config);
+    let mut lock = Lock::new(client, config, metrics);
     let mut sight = Sight::new(lock.api.clone(), lock.config.name.clone(), lock.config.timing.retry_period);
     loop {
         let input = tokio::select! {
@@ -85,7 +87,13 @@ pub async fn hold(
                     Output::Lead => info!(lease = lock.config.name, identity = lock.config.identity, "leading"),
                     Output::Lose => return End::Lost,
                     Output::End => return End::Stopped,
-                    request => answer = Some(lock.perform(request, election.deadline()).await),
+                    request => {
+                        let leads = matches!(election.leadership(), Leadership::Leader { .. });
+                        if leads && request == Output::Read {
+                            lock.metrics.slow_path(&lock.config.name);
+                        }
+                        answer = Some(lock.perform(request, election.deadline()).await);
+                    }
                 }
             }
             outputs = answer.map(|answer| election.step(answer, clock::now())).unwrap_or_default();
@@ -101,17 +109,18 @@ struct Lock {
     config: LeaseConfig,
     lease: Option<DynamicObject>,
     is_away: bool,
+    metrics: Metrics,
 }
 
 impl Lock {
-    fn new(client: Client, config: LeaseConfig) -> Self {
+    fn new(client: Client, config: LeaseConfig, metrics: Metrics) -> Self {
         let writer = Writer {
             name: config.name.clone(),
             identity: config.identity.clone(),
             lease_duration: config.timing.lease_duration,
         };
         let api = Api::namespaced_with(client, &config.namespace, &record::resource());
-        Self { api, writer, config, lease: None, is_away: false }
+        Self { api, writer, config, lease: None, is_away: false, metrics }
     }
 
     /// Keeps what the watch shows.
@@ -125,7 +134,12 @@ impl Lock {
         let longest = self.config.timing.request_timeout();
         let limit = deadline.map_or(longest, |deadline| deadline.since(clock::now()).min(longest));
         let is_read = request == Output::Read;
-        let answer = match tokio::time::timeout(limit, self.send(request)).await {
+        let renewal = matches!(request, Output::Renew { .. }).then(clock::now);
+        let answer = tokio::time::timeout(limit, self.send(request)).await;
+        if let Some(sent) = renewal {
+            self.metrics.renewed(&self.config.name, clock::now().since(sent));
+        }
+        let answer = match answer {
             Ok(Ok(lease)) => lease,
             Ok(Err(kube::Error::Api(status))) if status.code == 409 || (status.code == 404 && !is_read) => {
                 debug!(lease = self.config.name, "another one wrote the lease first");

@@ -26,7 +26,7 @@ pub const KIND: &str = "LeaderMigrationConfiguration";
 /// `apiVersion` of the file since Kubernetes 1.24.
 pub const API_VERSION: &str = "controllermanager.config.k8s.io/v1";
 /// Its versions before that, which also name the kind of lock.
-const OLDER_VERSIONS: [&str; 2] =
+pub const OLDER_VERSIONS: [&str; 2] =
     ["controllermanager.config.k8s.io/v1beta1", "controllermanager.config.k8s.io/v1alpha1"];
 /// The second Lease, where no file names another.
 const LEASE: &str = "cloud-provider-extraction-migration";
@@ -54,6 +54,7 @@ pub enum Component {
     /// A cloud provider's own, such as this one.
     CloudControllerManager,
     /// Whichever of the two holds the migration lock.
+    #[serde(rename = "*")]
     Any,
 }
 
@@ -116,7 +117,11 @@ impl Migration {
         }
     }
 
-    fn check(file: &Path, document: &document::Node) -> Result<Self, Faults> {
+    /// Checks a document of `file`.
+    ///
+    /// # Errors
+    /// Every fault of the document.
+    pub fn check(file: &Path, document: &document::Node) -> Result<Self, Faults> {
         let written = Head::read(file, document)?.api_version;
         if OLDER_VERSIONS.contains(&written.as_str()) {
             Head::expect(file, document, &written, KIND)?;

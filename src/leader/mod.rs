@@ -14,7 +14,9 @@
 
 pub mod election;
 pub mod lease;
+pub mod metrics;
 pub mod migration;
+pub mod others;
 pub mod record;
 mod sight;
 #[cfg(test)]
@@ -26,5 +28,6 @@ pub const REPORTER: &str = "cloud-controller-manager";
 
 pub use crate::model::Leadership;
 pub use lease::{End, LeaseConfig, hold, identity};
+pub use metrics::Metrics;
 pub use migration::{Migration, Placement};
 pub use timing::{Timing, TimingFault};

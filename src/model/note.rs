@@ -21,6 +21,21 @@ pub enum Note {
         identity: String,
     },
 
+    /// A process does not hold a Lease any more.
+    StoppedLeading {
+        /// Its name as a holder.
+        identity: String,
+    },
+    /// kube-controller-manager migrates its controllers under another Lease.
+    OtherMigrationLease {
+        /// Its leader.
+        holder: String,
+        /// That Lease.
+        lease: String,
+        /// The one that this process stands for.
+        ours: String,
+    },
+
     /// A Node has all that the inventory knows of its machine.
     NodeSynced,
     /// The inventory cannot say which machine a Node is.
@@ -189,7 +204,8 @@ impl Note {
     pub fn reason(&self) -> &'static str {
         match self {
             // client-go's reason.
-            Self::BecameLeader { .. } => "LeaderElection",
+            Self::BecameLeader { .. } | Self::StoppedLeading { .. } => "LeaderElection",
+            Self::OtherMigrationLease { .. } => "OtherMigrationLease",
             Self::NodeSynced => "Synced",
             Self::MachineUnknown { .. } => "MachineUnknown",
             Self::MachineMismatch { .. } => "MachineMismatch",
@@ -248,6 +264,7 @@ impl Note {
     pub fn severity(&self) -> Severity {
         match self {
             Self::BecameLeader { .. }
+            | Self::StoppedLeading { .. }
             | Self::NodeSynced
             | Self::NodeDeleting { .. }
             | Self::MachineInMaintenance
@@ -262,6 +279,11 @@ impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::BecameLeader { identity } => write!(f, "{identity} became leader"),
+            Self::StoppedLeading { identity } => write!(f, "{identity} stopped leading"),
+            Self::OtherMigrationLease { holder, lease, ours } => write!(
+                f,
+                "{holder}, the leader of kube-controller-manager, holds Lease {lease} as well: if that is its leaderName, it and Cairn both run the controllers that migrate; write the leaderName {ours:?} into the files of both"
+            ),
             Self::NodeSynced => f.write_str("Node synced successfully"),
             Self::MachineUnknown { why } => write!(f, "the inventory cannot say which machine this is: {why}"),
             Self::MachineMismatch { why } | Self::RemovalHeld { why } => f.write_str(why),

@@ -6,6 +6,7 @@
 //! here knows a room.
 
 pub mod access;
+pub mod build;
 pub mod certificate;
 pub mod health;
 pub mod http;

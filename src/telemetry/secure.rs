@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{self, Body};
 use axum::http::header::{ALLOW, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
@@ -27,11 +27,12 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use super::access::{Access, AccessError, AccessOptions};
 use super::certificate::CertificateSource;
 use super::health::Health;
+use super::log::Verbosity;
 use super::tls::TlsPolicy;
 
 /// Connections at a time: probes, a few collectors, a few people. Others wait.
@@ -42,6 +43,10 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 const HEAD: Duration = Duration::from_secs(90);
 /// How long to wait after the system has no room for a connection.
 const PAUSE: Duration = Duration::from_millis(200);
+/// Where the level of the log is set, as in every component of Kubernetes.
+const LEVEL: &str = "/debug/flags/v";
+/// Bytes of such a request; a level is a number.
+const LONGEST_LEVEL: usize = 64;
 const CONFIGZ: &str = "cloudcontrollermanager.config.k8s.io";
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
@@ -83,6 +88,8 @@ pub struct Pages {
     pub health: Arc<Health>,
     /// The configuration in force.
     pub configuration: Value,
+    /// The level of the log, if it may be changed here.
+    pub verbosity: Option<Verbosity>,
     /// What the process sees and thinks now.
     pub state: Box<dyn Fn() -> Value + Send + Sync>,
 }
@@ -137,7 +144,7 @@ async fn converse(socket: TcpStream, tls: Arc<ServerConfig>, access: Arc<Access>
     let certificate: Arc<[_]> = certificate.iter().map(|one| one.clone().into_owned()).collect();
     let service = service_fn(|request| {
         let (certificate, access, pages) = (Arc::clone(&certificate), Arc::clone(&access), Arc::clone(&pages));
-        async move { Ok::<_, Infallible>(answer(&request, &certificate, &access, &pages).await) }
+        async move { Ok::<_, Infallible>(answer(request, &certificate, &access, &pages).await) }
     });
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD);
@@ -147,7 +154,7 @@ async fn converse(socket: TcpStream, tls: Arc<ServerConfig>, access: Arc<Access>
 }
 
 async fn answer(
-    request: &Request<Incoming>,
+    request: Request<Incoming>,
     certificate: &[CertificateDer<'static>],
     access: &Access,
     pages: &Pages,
@@ -163,12 +170,32 @@ async fn answer(
             return text(StatusCode::INTERNAL_SERVER_ERROR, TEXT, error.to_string());
         }
     }
+    if let (LEVEL, Some(verbosity)) = (path, &pages.verbosity) {
+        return match *method {
+            Method::PUT => set_level(verbosity, Body::new(request.into_body())).await,
+            _ => text(StatusCode::NOT_ACCEPTABLE, TEXT, "unsupported http method: PUT sets the level\n".to_owned()),
+        };
+    }
     if method != Method::GET && method != Method::HEAD {
         let mut refused = text(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET is answered\n".to_owned());
         refused.headers_mut().insert(ALLOW, axum::http::HeaderValue::from_static("GET, HEAD"));
         return refused;
     }
     page(path, request.uri().query().unwrap_or_default(), pages)
+}
+
+async fn set_level(verbosity: &Verbosity, level: Body) -> Response<Body> {
+    let Ok(level) = body::to_bytes(level, LONGEST_LEVEL).await else {
+        return text(StatusCode::BAD_REQUEST, TEXT, "error reading request body: it takes a level\n".to_owned());
+    };
+    let set = verbosity.set(&String::from_utf8_lossy(&level));
+    match set {
+        Ok(said) => {
+            info!(said, "the log's level was changed on the secure port");
+            text(StatusCode::OK, TEXT, said)
+        }
+        Err(why) => text(StatusCode::BAD_REQUEST, TEXT, why),
+    }
 }
 
 fn page(path: &str, query: &str, pages: &Pages) -> Response<Body> {

@@ -80,6 +80,7 @@ const PURE: &[&str] = &[
     "inventory/uuid.rs",
     "leader/election.rs",
     "leader/migration.rs",
+    "leader/others.rs",
     "leader/record.rs",
     "leader/timing.rs",
     "machine/plan.rs",

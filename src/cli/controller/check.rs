@@ -51,7 +51,8 @@ pub fn check(args: &Args) -> anyhow::Result<Checked> {
     };
     let generic = &args.generic;
     let controller = Options {
-        configz: configz::configuration(args, &selection),
+        configz: configz::configuration(args, &selection, migration.as_ref()),
+        profiling: args.serving.profiling,
         server,
         cloud_config,
         controllers: selection.enabled(),

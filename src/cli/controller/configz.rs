@@ -5,9 +5,10 @@ use serde_json::{Value, json};
 use super::Args;
 use super::value::show;
 use crate::config::Selection;
+use crate::leader::Migration;
 
 /// What `/configz` shows under `cloudcontrollermanager.config.k8s.io`.
-pub fn configuration(args: &Args, selection: &Selection) -> Value {
+pub fn configuration(args: &Args, selection: &Selection, migration: Option<&Migration>) -> Value {
     let Args { generic, server, election, serving, access: _, log: _, ignored: _ } = args;
     json!({
         "kind": "CloudControllerManagerConfiguration",
@@ -32,7 +33,9 @@ pub fn configuration(args: &Args, selection: &Selection) -> Value {
                 "resourceNamespace": election.leader_elect_resource_namespace,
             },
             "Controllers": selection.names(),
-            "LeaderMigrationEnabled": election.leader_elect && election.enable_leader_migration,
+            "Debugging": { "EnableProfiling": serving.profiling, "EnableContentionProfiling": false },
+            "LeaderMigrationEnabled": migration.is_some(),
+            "LeaderMigration": migration.map(leader_migration),
         },
         "KubeCloudShared": {
             "CloudProvider": { "Name": generic.cloud_provider, "CloudConfigFile": generic.cloud_config },
@@ -46,4 +49,12 @@ pub fn configuration(args: &Args, selection: &Selection) -> Value {
         "ServiceController": { "ConcurrentServiceSyncs": generic.concurrent_service_syncs },
         "NodeStatusUpdateFrequency": show(generic.node_status_update_frequency),
     })
+}
+
+/// What the file, or Kubernetes' default, makes of each controller, under its canonical name.
+fn leader_migration(migration: &Migration) -> Value {
+    let leaders = migration.components.iter();
+    let leaders: Vec<_> =
+        leaders.map(|(controller, component)| json!({ "name": controller, "component": component })).collect();
+    json!({ "leaderName": migration.lease, "resourceLock": "leases", "controllerLeaders": leaders })
 }

@@ -113,7 +113,7 @@ pub struct Serving {
     /// Address to listen on.
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0")]
     pub bind_address: IpAddr,
-    /// Port of /healthz, /readyz, /livez, /metrics, /metrics/slis, /configz and /state; 0 serves none.
+    /// Port of /healthz, /readyz, /livez, /metrics, /metrics/slis, /configz, /state and /debug/flags/v; 0 serves none.
     #[arg(long, value_name = "PORT", default_value_t = 10258)]
     pub secure_port: u16,
     /// Whether other processes may listen on the same port.
@@ -124,6 +124,10 @@ pub struct Serving {
     #[arg(long, value_name = "BOOL", default_value = "false", value_parser = truth,
           num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
     pub permit_address_sharing: bool,
+    /// Whether PUT /debug/flags/v changes how much is logged. Profiles are not served.
+    #[arg(long, value_name = "BOOL", default_value = "true", value_parser = truth,
+          num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
+    pub profiling: bool,
     /// Folder of cloud-controller-manager.crt and .key, made when missing; without it a
     /// self-signed certificate is kept in memory.
     #[arg(long, value_name = "FOLDER", value_parser = path, default_value = "", hide_default_value = true)]

@@ -23,7 +23,6 @@ const FLAGS: &[(&str, &str)] = &[
     ("min-resync-period", RESYNC),
     ("kube-api-content-type", JSON),
     ("feature-gates", GATES),
-    ("profiling", PROFILING),
     ("contention-profiling", PROFILING),
     ("external-cloud-volume-plugin", DEPRECATED),
     ("allow-untagged-cloud", ONE_CLUSTER),
@@ -54,7 +53,6 @@ const FLAGS: &[(&str, &str)] = &[
 ];
 /// Those that Go reads as truth values: they take a value only after `=`.
 const BOOLEAN: &[&str] = &[
-    "profiling",
     "contention-profiling",
     "allow-untagged-cloud",
     "allocate-node-cidrs",

@@ -43,7 +43,7 @@ impl Args {
     /// Runs until SIGTERM or SIGINT, or until the Lease is lost.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let options = check::check(&self)?;
-        log::init(options.log);
+        let verbosity = log::init(options.log);
         for (flag, why) in &self.ignored.given {
             warn!(flag, why, "flag accepted, and without effect");
         }
@@ -56,7 +56,7 @@ impl Args {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         runtime.block_on(async {
             let stop = signal::stop()?;
-            controller::run(options.controller, stop).await
+            controller::run(options.controller, verbosity, stop).await
         })?;
         Ok(ExitCode::SUCCESS)
     }

@@ -63,6 +63,7 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("leader-migration-config", ""),
     ("bind-address", "0.0.0.0"),
     ("secure-port", "10258"),
+    ("profiling", "true"),
     ("permit-port-sharing", "false"),
     ("permit-address-sharing", "false"),
     ("cert-dir", ""),
@@ -220,7 +221,7 @@ fn flags_of_webhooks_and_others_without_meaning_are_accepted_and_told() {
         "--node-sync-period=0s",
         "--external-cloud-volume-plugin=",
         "--feature-gates=A=true,B=false",
-        "--profiling=false",
+        "--contention-profiling=false",
         "--min-resync-period=12h",
         "--kube-api-content-type=application/vnd.kubernetes.protobuf",
         "--cluster-name=kubernetes",
@@ -321,11 +322,25 @@ fn faults_are_upstreams_and_told_all_at_once() {
 fn configz_shows_what_is_in_force_under_upstreams_names() {
     let args = parse(&["--controllers=service,-route", "--leader-elect-lease-duration=1m30s"]);
     let selection = Selection::read(&args.generic.controllers).expect("known names");
-    let shown = configz::configuration(&args, &selection);
+    let migration = Migration::default();
+    let shown = configz::configuration(&args, &selection, Some(&migration));
     for (pointer, want) in [
         ("/kind", serde_json::json!("CloudControllerManagerConfiguration")),
         ("/Generic/Controllers", serde_json::json!(["service-lb-controller", "-node-route-controller"])),
         ("/Generic/LeaderElection/leaseDuration", serde_json::json!("1m30s")),
+        ("/Generic/LeaderMigrationEnabled", serde_json::json!(true)),
+        (
+            "/Generic/LeaderMigration",
+            serde_json::json!({
+                "leaderName": "cloud-provider-extraction-migration",
+                "resourceLock": "leases",
+                "controllerLeaders": [
+                    { "name": "cloud-node-lifecycle-controller", "component": "*" },
+                    { "name": "service-lb-controller", "component": "*" },
+                    { "name": "node-route-controller", "component": "*" },
+                ],
+            }),
+        ),
         ("/KubeCloudShared/NodeMonitorPeriod", serde_json::json!("5s")),
         ("/NodeStatusUpdateFrequency", serde_json::json!("5m0s")),
     ] {

@@ -16,6 +16,7 @@ pub(crate) mod client;
 pub(crate) mod control_plane;
 pub(crate) mod enclosure;
 pub(crate) mod full_node;
+pub(crate) mod holding_proxy;
 pub(crate) mod kubelet;
 pub(crate) mod kubernetes;
 pub(crate) mod lab;

@@ -99,6 +99,38 @@ fn a_clouds_loops_move_from_kube_controller_manager_to_cairn_and_back() {
     });
 }
 
+#[test]
+fn another_lease_name_in_the_partners_file_is_told_and_stops_nothing() {
+    inside(async || {
+        let mut lab = Lab::builder().start().await?;
+        let migration = Migration::prepare(&mut lab).await?;
+        lab.cairn()?.allow_leader_migration(lab.control_plane()).await?;
+        let theirs = migration.with_another_lease("another-name")?;
+        let _partner = lab.control_plane().spawn_migration_partner(
+            &[&["--enable-leader-migration", &format!("--leader-migration-config={}", theirs.display())][..], &TIMES]
+                .concat(),
+        )?;
+        let leases: Api<Lease> = Api::namespaced(lab.kube().clone(), "kube-system");
+        wait_for("the partner holds its own second Lease", SOON, async || {
+            let spec = leases.get("another-name").await?.spec;
+            ensure!(spec.and_then(|spec| spec.holder_identity).is_some_and(|holder| !holder.is_empty()), "not held");
+            Ok(())
+        })
+        .await?;
+        migration.spawn_cairn(&mut lab)?;
+        let controller = lab.controller()?;
+        wait_for("Cairn says which name differs from which", SOON, async || {
+            let log = controller.log()?;
+            let is_told = |line: &str| line.contains("holds Lease another-name as well") && line.contains(LEASE);
+            ensure!(log.lines().any(is_told), "its log: {log}");
+            Ok(())
+        })
+        .await?;
+        lab.add_node(1).await?;
+        lab.node("n1")?.wait_until_initialized().await
+    });
+}
+
 /// Who holds the second Lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Holder {
@@ -133,6 +165,13 @@ impl Migration {
             ),
         )?;
         Ok(Self { file })
+    }
+
+    /// A copy of the file that names another Lease.
+    fn with_another_lease(&self, name: &str) -> Result<PathBuf> {
+        let file = Path::new(WORK).join("another-migration.yaml");
+        std::fs::write(&file, std::fs::read_to_string(&self.file)?.replace(LEASE, name))?;
+        Ok(file)
     }
 
     fn spawn_partner(&self, lab: &Lab) -> Result<Program> {

@@ -26,7 +26,8 @@ fn probes_need_no_name_and_pages_are_for_whom_the_api_server_lets() {
         anonymous_is_refused(&lab).await?;
         ensure!(ask(&lab, "/metrics", &["--header", "Authorization: Bearer x"]).await?.0 == 401, "a token of nobody");
         a_collector_sees_metrics_and_no_state(&lab).await?;
-        an_administrator_sees_everything(&lab).await
+        an_administrator_sees_everything(&lab).await?;
+        an_administrator_changes_how_much_is_logged(&mut lab).await
     });
 }
 
@@ -79,6 +80,9 @@ async fn a_collector_sees_metrics_and_no_state(lab: &Lab) -> Result<()> {
         for metric in [
             "leader_election_master_status{name=\"cloud-controller-manager\"} 1",
             "running_managed_controllers{name=\"cloud-node\",manager=\"cloud-controller-manager\"} 1",
+            "kubernetes_build_info{major=",
+            "kubernetes_feature_enabled{name=\"CloudControllerManagerWebhook\",stage=\"ALPHA\"} 0",
+            "cairn_lease_renewal_duration_seconds_count{name=\"cloud-controller-manager\"}",
             "rest_client_requests_total{code=\"200\",",
             "rest_client_request_duration_seconds_bucket{",
         ] {
@@ -93,10 +97,16 @@ async fn a_collector_sees_metrics_and_no_state(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-async fn an_administrator_sees_everything(lab: &Lab) -> Result<()> {
+/// Flags for curl that make it an administrator.
+fn as_administrator(lab: &Lab) -> [String; 4] {
     let pki = lab.control_plane().authority();
     let [certificate, key] = ["admin.crt", "admin.key"].map(|file| pki.file(file).display().to_string());
-    let flags = ["--cert", certificate.as_str(), "--key", key.as_str()];
+    ["--cert".to_owned(), certificate, "--key".to_owned(), key]
+}
+
+async fn an_administrator_sees_everything(lab: &Lab) -> Result<()> {
+    let flags = as_administrator(lab);
+    let flags = flags.each_ref().map(String::as_str);
     let state: serde_json::Value = serde_json::from_str(&ask(lab, "/state", &flags).await?.1)?;
     ensure!(state.pointer("/observed/nodes/n1").is_some(), "{state}");
     let configuration: serde_json::Value = serde_json::from_str(&ask(lab, "/configz", &flags).await?.1)?;
@@ -104,6 +114,27 @@ async fn an_administrator_sees_everything(lab: &Lab) -> Result<()> {
     ensure!(duration.is_some_and(|duration| duration == "15s"), "{configuration}");
     ensure!(ask(lab, "/healthz/ping", &flags).await?.0 == 404, "only exact paths");
     Ok(())
+}
+
+async fn an_administrator_changes_how_much_is_logged(lab: &mut Lab) -> Result<()> {
+    const LEVEL: &str = "/debug/flags/v";
+    let administrator = as_administrator(lab);
+    let administrator = administrator.each_ref().map(String::as_str);
+    let put = |level: &'static str| [&administrator[..], &["--request", "PUT", "--data", level]].concat();
+    ensure!(ask(lab, LEVEL, &["--request", "PUT", "--data", "4"]).await?.0 == 403, "not for everybody");
+    ensure!(ask(lab, LEVEL, &administrator).await?.0 == 406, "as upstream, only PUT");
+    let (status, answer) = ask(lab, LEVEL, &put("much")).await?;
+    ensure!(status == 400 && answer.contains("failed set klog.logging.verbosity much"), "{status} {answer}");
+    ensure!(!lab.controller()?.log()?.contains("DEBUG"), "nothing asked for that much yet");
+    let (status, answer) = ask(lab, LEVEL, &put("4")).await?;
+    ensure!(status == 200 && answer == "successfully set klog.logging.verbosity to 4", "{status} {answer}");
+    wait_for("the log tells more", SOON, async || {
+        // A connection that ends before it is encrypted is told at this level only.
+        lab.control_plane().namespace().exec(["bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/10258; exec 3>&-"]).await?;
+        ensure!(lab.controller()?.log()?.contains("DEBUG"), "no line of that level");
+        Ok(())
+    })
+    .await
 }
 
 /// Status and body of a page.

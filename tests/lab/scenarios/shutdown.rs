@@ -4,14 +4,23 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::Api;
+use k8s_openapi::api::events::v1::Event;
+use kube::{Api, api::ListParams};
 
 use super::{
     SOON, cluster_with_cairn,
     first_service::{announced_by_all, next_hops_of},
 };
 use crate::harness::{
-    Lab, cairn::AGENT, control_plane::ApiRequest, enclosure::inside, namespace::Program, service::host_prefix, wait_for,
+    Lab,
+    cairn::AGENT,
+    control_plane::ApiRequest,
+    enclosure::inside,
+    holding_proxy::HoldingProxy,
+    namespace::Program,
+    service::host_prefix,
+    wait::{Stopwatch, stays},
+    wait_for,
 };
 
 const ENDS_WITHIN: Duration = Duration::from_secs(2);
@@ -33,7 +42,41 @@ fn a_controller_that_is_told_to_end_gives_its_lease_back() {
         ensure!(status.success(), "the controller ended with {status}");
         let holder = holder().await?.unwrap_or_default();
         ensure!(holder.is_empty(), "the Lease is still held by {holder}");
+        let told = told_of_lease(&lab).await?;
+        for what in ["became leader", "stopped leading"] {
+            let times = told.iter().filter(|told| told.starts_with("LeaderElection: ") && told.ends_with(what)).count();
+            ensure!(times == 1, "{what}: {times} times in {told:?}");
+        }
         Ok(())
+    });
+}
+
+#[test]
+fn a_controller_whose_write_is_not_answered_ends_and_keeps_its_lease() {
+    inside(async || {
+        const SETTLED_WITHIN: Duration = Duration::from_millis(1500);
+        let mut lab = Lab::builder().nodes(1).start().await?;
+        lab.install_cairn().await?;
+        let proxy = HoldingProxy::start(lab.cairn()?.controller_client().await?).await?;
+        lab.spawn_controller_with(&[&format!("--master={}", proxy.url())])?;
+        lab.node("n1")?.wait_until_initialized().await?;
+        proxy.hold_patches_of_nodes();
+        lab.add_node(2).await?;
+        wait_for("a write waits for its answer", SOON, async || proxy.ensure_holding()).await?;
+
+        let terminated = Stopwatch::start();
+        let status = lab.controller()?.terminate(SETTLED_WITHIN + ENDS_WITHIN).await?;
+        let took = terminated.elapsed();
+        ensure!(status.success(), "the controller ended with {status}");
+        ensure!(took >= SETTLED_WITHIN, "it ended after {took:?}, before the answer could have come");
+        let log = lab.controller()?.log()?;
+        ensure!(log.contains("a write has not been answered: the lease is not given back"), "its log: {log}");
+        stays("the Lease is held by whoever may still write", Duration::from_secs(1), async || {
+            let spec = leases(&lab).get(LEASE).await?.spec.unwrap_or_default();
+            ensure!(spec.holder_identity.is_some_and(|holder| !holder.is_empty()), "nobody holds the Lease");
+            Ok(())
+        })
+        .await
     });
 }
 
@@ -85,6 +128,17 @@ fn a_standby_follows_a_leader_at_once_or_when_its_lease_has_run_out() {
         follower(&lab, &second_holder, LEASE_DURATION + Duration::from_secs(1)).await?;
         Ok(())
     });
+}
+
+/// Reason and text of each Event about the Lease.
+async fn told_of_lease(lab: &Lab) -> Result<Vec<String>> {
+    let events: Api<Event> = Api::namespaced(lab.kube().clone(), "kube-system");
+    let all = events.list(&ListParams::default()).await?.items.into_iter();
+    let of_lease = all.filter(|event| {
+        let regarding = event.regarding.as_ref();
+        regarding.is_some_and(|regarding| regarding.name.as_deref() == Some(LEASE))
+    });
+    Ok(of_lease.map(|event| [event.reason, event.note].map(Option::unwrap_or_default).join(": ")).collect())
 }
 
 fn leases(lab: &Lab) -> Api<Lease> {
