@@ -85,14 +85,17 @@ pub(super) fn web(external_traffic_policy: TrafficPolicy) -> ServiceView {
         is_deleting: false,
         is_load_balancer: true,
         class: None,
+        labels: BTreeMap::new(),
         annotations: BTreeMap::new(),
         load_balancer_ip: None,
         ip_families: vec![Family::V4],
         ip_family_policy: IpFamilyPolicy::SingleStack,
         external_traffic_policy,
+        local_selector: BTreeMap::new(),
         ports: [(PortProtocol::Tcp, 80)].into(),
         finalizers: Vec::new(),
         ingress: vec![Ingress { ip: Some("10.60.0.10".parse().expect("an address")), ip_mode: IpMode::Vip }],
+        assigned_seconds: None,
         has_foreign_proxy: false,
     }
 }

@@ -30,6 +30,10 @@ pub enum ConditionType {
     Ready,
     /// A Node is found for it.
     Matched,
+    /// Another object says something else of the same, or has it.
+    Conflict,
+    /// Something goes on that the object no longer says, until nobody needs it any more.
+    Draining,
 }
 
 /// Whether a condition holds.
@@ -50,6 +54,14 @@ pub enum ConditionReason {
     Valid,
     /// Some field is wrong; the message names each.
     Invalid,
+    /// Others have some of its addresses; the message names each.
+    AddressesTaken,
+    /// Nobody else has any of it.
+    NoConflict,
+    /// Services keep what it no longer gives.
+    AddressesKept,
+    /// Nobody keeps anything of what it no longer gives.
+    NothingKept,
     /// A Node is this machine.
     NodeFound,
     /// No Node has a key of this machine.

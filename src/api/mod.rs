@@ -17,7 +17,9 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use kube::CustomResourceExt;
 
-pub use address_pool::{AddressPool, AddressPoolSpec, AddressPoolStatus};
+pub use address_pool::{
+    AddressCounts, AddressPool, AddressPoolSpec, AddressPoolStatus, CoolingAddress, Reservation, Serves,
+};
 pub use bgp_peer::{BgpPeer, BgpPeerSpec};
 pub use condition::{Condition, ConditionReason, ConditionStatus, ConditionType};
 pub use machine::{Machine, MachineSpec, MachineStatus};

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{self, Write};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -332,14 +333,17 @@ impl Check {
             self.peers.iter().map(|(_, _, peer)| (peer.address, format!("the address of BgpPeer {}", peer.name)));
         let hosts: BTreeMap<_, _> = routers.chain(machines).collect();
         for (file, document, pool) in &self.pools {
-            for (index, block) in pool.blocks.iter().enumerate() {
-                let mut within = hosts.iter().filter(|(address, _)| block.contains(**address));
+            for (index, block) in pool.written.iter().enumerate() {
+                let is_given = |address: &IpAddr| block.contains(*address) && pool.contains(*address);
+                let mut within = hosts.iter().filter(|(address, _)| is_given(address));
                 let Some((address, what)) = within.next() else { continue };
                 let more = match within.count() {
                     0 => String::new(),
                     more => format!(", and {more} more such"),
                 };
-                let message = format!("{block} holds {address}, {what}{more}: it takes addresses that no host has");
+                let message = format!(
+                    "{block} holds {address}, {what}{more}: it takes addresses that no host has, or put it into spec.exclude"
+                );
                 let field = FieldPath::of("spec").field("addresses").entry(index);
                 let fault = Fault::new(field.clone(), message).of_object(format!("AddressPool {}", pool.name));
                 self.faults.push(fault.in_file(file).at(document.position_of(&field)));
@@ -487,7 +491,7 @@ mod tests {
         assert_eq!(verdict, Verdict::Faulty);
         assert_eq!(
             printed,
-            "pool.yaml:4:20: AddressPool public: spec.addresses[0]: 10.60.0.0/24 holds 10.60.0.1, the address of BgpPeer twin, and 2 more such: it takes addresses that no host has\n\
+            "pool.yaml:4:20: AddressPool public: spec.addresses[0]: 10.60.0.0/24 holds 10.60.0.1, the address of BgpPeer twin, and 2 more such: it takes addresses that no host has, or put it into spec.exclude\n\
              inv.yaml: ok (1 machine)\n\
              peers.yaml:35:12: BgpPeer twin: spec.address: 10.60.0.1 with port 179 is the router of BgpPeer one: a node keeps one session with a router, so leave one of the two, or select other nodes\n\
              peers.yaml:35:12: BgpPeer twin: spec.address: 10.60.0.1 with port 179 is the router of BgpPeer other-rack: a node keeps one session with a router, so leave one of the two, or select other nodes\n"

@@ -19,6 +19,7 @@ const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
 const SERVICE_PROXY_NAME: &str = "service.kubernetes.io/service-proxy-name";
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 const OWN_PREFIX: &str = "cairn.dev/";
+const ADDRESS_ASSIGNED: &str = "cairn.dev/AddressAssigned";
 /// Annotations of a Service that say something to Cairn.
 const ANNOTATION_PREFIXES: [&str; 3] = [OWN_PREFIX, "metallb.io/", "metallb.universe.tf/"];
 
@@ -124,6 +125,7 @@ pub fn service(service: &Service) -> Option<ServiceView> {
             .filter(|(key, _)| is_ours_to_read(key))
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect(),
+        labels: service.labels().clone(),
         load_balancer_ip: spec.load_balancer_ip.clone().filter(|ip| !ip.is_empty()),
         ip_families: spec.ip_families.iter().flatten().filter_map(|text| family(text)).collect(),
         ip_family_policy: match spec.ip_family_policy.as_deref() {
@@ -135,9 +137,19 @@ pub fn service(service: &Service) -> Option<ServiceView> {
             Some("Local") => TrafficPolicy::Local,
             _ => TrafficPolicy::Cluster,
         },
+        local_selector: match spec.external_traffic_policy.as_deref() {
+            Some("Local") => spec.selector.clone().unwrap_or_default(),
+            _ => BTreeMap::new(),
+        },
         ports: spec.ports.iter().flatten().filter_map(port).collect(),
         finalizers: service.finalizers().to_vec(),
         ingress: ingress.into_iter().flatten().map(ingress_entry).collect(),
+        assigned_seconds: service
+            .status
+            .iter()
+            .flat_map(|status| status.conditions.iter().flatten())
+            .find(|condition| condition.type_ == ADDRESS_ASSIGNED && condition.status == "True")
+            .map(|condition| condition.last_transition_time.0.as_second()),
         has_foreign_proxy: service.labels().contains_key(SERVICE_PROXY_NAME),
     })
 }

@@ -8,7 +8,7 @@ use ipnetwork::IpNetwork;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::model::Family;
+use crate::model::{Family, Prefix};
 
 /// Addresses of one family from a first to a last one, both included.
 ///
@@ -135,6 +135,47 @@ impl AddressBlock {
         self.family == other.family && self.first <= other.last && other.first <= self.last
     }
 
+    /// Of one address.
+    pub fn only(address: IpAddr) -> Self {
+        Self::between(address, address)
+    }
+
+    /// What is left of it without the addresses of `other`: nothing, one or two blocks.
+    pub fn without(&self, other: &Self) -> impl Iterator<Item = Self> + use<> {
+        let Self { family, first, last } = *self;
+        let is_apart = !self.overlaps(other);
+        let before = (other.first > first).then(|| Self { family, first, last: last.min(other.first.wrapping_sub(1)) });
+        let after = (other.last < last).then(|| Self { family, first: first.max(other.last.wrapping_add(1)), last });
+        let (before, after) = if is_apart { (Some(*self), None) } else { (before, after) };
+        before.into_iter().chain(after)
+    }
+
+    /// The addresses that both have.
+    pub fn common(&self, other: &Self) -> Option<Self> {
+        let (first, last) = (self.first.max(other.first), self.last.min(other.last));
+        self.overlaps(other).then_some(Self { family: self.family, first, last })
+    }
+
+    /// The same without its first and last address, when it is a CIDR of more than two.
+    pub fn inner(&self) -> Self {
+        match self.cidr_length() {
+            Some(length) if self.family.bits() - length > 1 => {
+                Self { first: self.first + 1, last: self.last - 1, ..*self }
+            }
+            _ => *self,
+        }
+    }
+
+    /// How many of its addresses end in .0 or .255; none of IPv6 do.
+    pub fn buggy(&self) -> u128 {
+        // Of the numbers below `end`, those that end in 0 (the first is 0 itself) and in 255.
+        let below = |end: u128| end.div_ceil(256) + end / 256;
+        match self.family {
+            Family::V4 => below(self.last + 1) - below(self.first),
+            Family::V6 => 0,
+        }
+    }
+
     fn between(first: IpAddr, last: IpAddr) -> Self {
         Self { family: Family::of(first), first: number(first), last: number(last) }
     }
@@ -153,6 +194,27 @@ impl AddressBlock {
         let host_bits = u8::try_from(host_mask.count_ones()).expect("a u128 has at most 128 bits");
         let is_aligned = host_mask.trailing_ones() == u32::from(host_bits) && self.first & host_mask == 0;
         is_aligned.then(|| self.family.bits() - host_bits)
+    }
+}
+
+/// Blocks without the addresses of others, in the same order.
+pub fn subtract(from: &[AddressBlock], others: &[AddressBlock]) -> Vec<AddressBlock> {
+    others.iter().fold(from.to_vec(), |left, other| left.iter().flat_map(|block| block.without(other)).collect())
+}
+
+/// The addresses of blocks that are in others as well, in the same order.
+pub fn intersect(blocks: &[AddressBlock], others: &[AddressBlock]) -> Vec<AddressBlock> {
+    blocks.iter().flat_map(|block| others.iter().filter_map(|other| block.common(other))).collect()
+}
+
+/// Whether an IPv4 address ends in .0 or .255.
+pub fn is_buggy(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V4(address) if matches!(address.octets()[3], 0 | 255))
+}
+
+impl From<Prefix> for AddressBlock {
+    fn from(prefix: Prefix) -> Self {
+        Self::of_network(IpNetwork::new(prefix.address(), prefix.length()).expect("a prefix is a network"))
     }
 }
 
@@ -320,6 +382,27 @@ mod tests {
             prop_assert_eq!((block.first(), block.last()), (IpAddr::V4(first), IpAddr::V4(last)));
             prop_assert_eq!(block.address_at(block.size() - 1), Some(block.last()));
             prop_assert_eq!(block.address_at(block.size()), None);
+        }
+
+        #[test]
+        fn what_is_taken_away_and_what_is_left_are_the_whole(
+            (a, b) in (0_u32..40, 0_u32..40), (c, d) in (0_u32..40, 0_u32..40)
+        ) {
+            let at = |number: u32| IpAddr::V4(Ipv4Addr::from(0x0a3c_0000 + number));
+            let (one, other) = (AddressBlock::between(at(a.min(b)), at(a.max(b))), AddressBlock::between(at(c.min(d)), at(c.max(d))));
+            for number in 0..40 {
+                let (is_left, is_common) = (one.without(&other).any(|left| left.contains(at(number))), one.common(&other).is_some_and(|both| both.contains(at(number))));
+                prop_assert_eq!(is_common, one.contains(at(number)) && other.contains(at(number)));
+                prop_assert_eq!(is_left, one.contains(at(number)) && !other.contains(at(number)));
+            }
+        }
+
+        #[test]
+        fn buggy_addresses_are_counted_without_looking_at_each(first in 0_u32..2000, more in 0_u32..2000) {
+            let at = |number: u32| IpAddr::V4(Ipv4Addr::from(0x0a3c_0000 + number));
+            let block = AddressBlock::between(at(first), at(first + more));
+            let counted = (first..=first + more).filter(|number| is_buggy(at(*number))).count();
+            prop_assert_eq!(block.buggy(), counted as u128);
         }
 
         #[test]

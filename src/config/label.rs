@@ -42,8 +42,8 @@ fn is_label_text(text: &str) -> bool {
         && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
 }
 
-/// RFC 1123 label.
-fn is_dns_label(text: &str) -> bool {
+/// RFC 1123 label, the form of a namespace's name and of a Service's.
+pub fn is_dns_label(text: &str) -> bool {
     let is_inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     (1..=63).contains(&text.len()) && text.chars().all(is_inner) && !text.starts_with('-') && !text.ends_with('-')
 }

@@ -10,6 +10,7 @@ pub mod moment;
 pub mod names;
 pub mod net;
 pub mod note;
+pub mod term;
 pub mod views;
 
 pub use intents::{Advert, FibRoute, Guarded, LocalAddress, NextHops, PortProtocol, ServedPort};
@@ -18,4 +19,5 @@ pub use machine::MachineState;
 pub use moment::Moment;
 pub use names::{MachineId, NodeName, PeerName, PoolName, ProviderId, ServiceKey};
 pub use net::{Asn, Family, NetError, Prefix, RouterId};
-pub use note::{Note, Severity};
+pub use note::{KeptReason, Note, Severity, ShareRefusal};
+pub use term::Term;

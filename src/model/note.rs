@@ -8,6 +8,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+use super::intents::PortProtocol;
 use super::names::{MachineId, NodeName, PoolName, ServiceKey};
 use super::net::Family;
 
@@ -181,10 +182,122 @@ pub enum Note {
         /// The family.
         family: Family,
     },
-    /// A Service has an address outside the pool it asks for, and keeps it.
-    HeldOutsidePool {
+    /// A Service asks for the same in two places, and for different things.
+    WishesContradict {
+        /// The field or annotation that counts more.
+        one: String,
+        /// The other.
+        other: String,
+    },
+    /// Pools give out addresses by themselves, but none of them to this Service.
+    NotServed {
+        /// Those that were looked at.
+        pools: Vec<PoolName>,
+    },
+    /// A Service asks for a pool that does not serve it, or for an address of one.
+    PoolNotServing {
+        /// The pool.
+        pool: PoolName,
+    },
+    /// The Services of a namespace have as many addresses of a pool as they may.
+    QuotaReached {
+        /// The pool.
+        pool: PoolName,
+        /// The namespace.
+        namespace: String,
+        /// `spec.namespaceQuota`.
+        limit: u32,
+    },
+    /// A Service asks for an address that is kept for another one.
+    AddressReserved {
         /// The address.
         address: IpAddr,
+        /// Whom it is kept for.
+        by: ServiceKey,
+    },
+    /// A Service asks for an address that another one gave back a short while ago.
+    AddressCooling {
+        /// The address.
+        address: IpAddr,
+        /// Who had it.
+        by: ServiceKey,
+    },
+    /// A Service asks for an address that another one has, and cannot share it.
+    AddressNotShared {
+        /// The address.
+        address: IpAddr,
+        /// Who has it.
+        by: ServiceKey,
+        /// Why it is not shared.
+        why: ShareRefusal,
+    },
+    /// A Service had an address that is another's, and may not have it any more.
+    AddressLost {
+        /// The address.
+        address: IpAddr,
+        /// Who keeps it.
+        by: ServiceKey,
+        /// Why they cannot both have it.
+        why: ShareRefusal,
+    },
+    /// A Service keeps an address that it would not be given today.
+    AddressKept {
+        /// The address.
+        address: IpAddr,
+        /// Why it would not.
+        why: KeptReason,
+    },
+}
+
+/// Why two Services do not share an address.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "refusal")]
+pub enum ShareRefusal {
+    /// They do not both say that they share, by the same key.
+    NoCommonKey,
+    /// Both have a port.
+    PortTaken {
+        /// Its protocol.
+        protocol: PortProtocol,
+        /// Its number.
+        port: u16,
+    },
+    /// One wants traffic to stay on the node where it comes in, the other does not.
+    PoliciesDiffer,
+    /// Both want traffic to stay on the node, and do not select the same pods.
+    SelectorsDiffer,
+}
+
+/// Why a Service would not be given the address it has.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "kept")]
+pub enum KeptReason {
+    /// No pool has it.
+    InNoPool,
+    /// A pool had it, and no longer gives it.
+    NoLongerGiven {
+        /// The pool.
+        pool: PoolName,
+    },
+    /// Its pool does not serve the Service any more.
+    NotServed {
+        /// The pool.
+        pool: PoolName,
+    },
+    /// It is kept for another Service.
+    ReservedFor {
+        /// The pool.
+        pool: PoolName,
+        /// That Service.
+        service: ServiceKey,
+    },
+    /// Another address is kept for the Service.
+    ReservedOther {
+        /// That address.
+        other: IpAddr,
+    },
+    /// The Service asks for another pool, which has none for it.
+    OutsidePool {
         /// The pool it asks for.
         pool: PoolName,
     },
@@ -235,7 +348,15 @@ impl Note {
             Self::AddressOfNode { .. } => "AddressOfNode",
             Self::AddressOfOtherFamily { .. } => "AddressOfOtherFamily",
             Self::TwoAddressesOfFamily { .. } => "TwoAddressesOfFamily",
-            Self::HeldOutsidePool { .. } => "HeldOutsidePool",
+            Self::WishesContradict { .. } => "WishesContradict",
+            Self::NotServed { .. } => "NotServed",
+            Self::PoolNotServing { .. } => "PoolNotServing",
+            Self::QuotaReached { .. } => "QuotaReached",
+            Self::AddressReserved { .. } => "AddressReserved",
+            Self::AddressCooling { .. } => "AddressCooling",
+            Self::AddressNotShared { .. } => "AddressNotShared",
+            Self::AddressLost { .. } => "AddressLost",
+            Self::AddressKept { .. } => "AddressKept",
         }
     }
 
@@ -255,7 +376,14 @@ impl Note {
             | Self::AddressInUse { .. }
             | Self::AddressOfNode { .. }
             | Self::AddressOfOtherFamily { .. }
-            | Self::TwoAddressesOfFamily { .. } => "SyncLoadBalancerFailed",
+            | Self::TwoAddressesOfFamily { .. }
+            | Self::WishesContradict { .. }
+            | Self::NotServed { .. }
+            | Self::PoolNotServing { .. }
+            | Self::QuotaReached { .. }
+            | Self::AddressReserved { .. }
+            | Self::AddressCooling { .. }
+            | Self::AddressNotShared { .. } => "SyncLoadBalancerFailed",
             other => other.reason(),
         }
     }
@@ -346,10 +474,64 @@ impl fmt::Display for Note {
                 write!(f, "{address} is of a family that spec.ipFamilies does not name")
             }
             Self::TwoAddressesOfFamily { family } => write!(f, "a service has at most one {family} address"),
-            Self::HeldOutsidePool { address, pool } => write!(
+            Self::WishesContradict { one, other } => {
+                write!(f, "{one} and {other} do not ask for the same: leave one of them out")
+            }
+            Self::NotServed { pools } => write!(
                 f,
-                "{address} is not in AddressPool {pool}: the service keeps it until it asks for an address of that pool or is created anew"
+                "AddressPool {} does not serve this service: change its spec.serves or add a pool",
+                Names(pools)
             ),
+            Self::PoolNotServing { pool } => {
+                write!(f, "AddressPool {pool} does not serve this service: see its spec.serves")
+            }
+            Self::QuotaReached { pool, namespace, limit } => write!(
+                f,
+                "the services of namespace {namespace} have {limit} addresses of AddressPool {pool} already, as many as its spec.namespaceQuota lets them"
+            ),
+            Self::AddressReserved { address, by } => write!(f, "{address} is reserved for service {by}"),
+            Self::AddressCooling { address, by } => write!(
+                f,
+                "{address} was given back by service {by} a short while ago: this service gets it once the pool's spec.reuseAfterSeconds are over"
+            ),
+            Self::AddressNotShared { address, by, why } => {
+                write!(f, "{address} is in use by service {by}: {why}")
+            }
+            Self::AddressLost { address, by, why } => {
+                write!(f, "{address} is no longer this service's but service {by}'s: {why}")
+            }
+            Self::AddressKept { address, why } => write!(
+                f,
+                "{address} is kept although {why}: annotate the service with cairn.dev/readdress=true to get another one"
+            ),
+        }
+    }
+}
+
+impl fmt::Display for ShareRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoCommonKey => {
+                f.write_str("services share an address only with the same cairn.dev/allow-shared-ip on both")
+            }
+            Self::PortTaken { protocol, port } => write!(f, "both have port {port}/{protocol}"),
+            Self::PoliciesDiffer => f.write_str("their spec.externalTrafficPolicy differs"),
+            Self::SelectorsDiffer => f.write_str(
+                "with externalTrafficPolicy Local a node serves an address only with pods of its own, and these services do not select the same pods",
+            ),
+        }
+    }
+}
+
+impl fmt::Display for KeptReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InNoPool => f.write_str("no AddressPool has it"),
+            Self::NoLongerGiven { pool } => write!(f, "AddressPool {pool} no longer gives it"),
+            Self::NotServed { pool } => write!(f, "AddressPool {pool} does not serve this service any more"),
+            Self::ReservedFor { pool, service } => write!(f, "AddressPool {pool} reserves it for service {service}"),
+            Self::ReservedOther { other } => write!(f, "{other} is reserved for this service"),
+            Self::OutsidePool { pool } => write!(f, "the service asks for AddressPool {pool}"),
         }
     }
 }

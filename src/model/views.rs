@@ -165,6 +165,8 @@ pub struct ServiceView {
     pub is_load_balancer: bool,
     /// `spec.loadBalancerClass`.
     pub class: Option<String>,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
     /// Annotations of Cairn and of MetalLB.
     pub annotations: BTreeMap<String, String>,
     /// `spec.loadBalancerIP`; `None` when empty.
@@ -175,12 +177,16 @@ pub struct ServiceView {
     pub ip_family_policy: IpFamilyPolicy,
     /// `spec.externalTrafficPolicy`.
     pub external_traffic_policy: TrafficPolicy,
+    /// `spec.selector` of one whose external traffic stays local; empty for others.
+    pub local_selector: BTreeMap<String, String>,
     /// `spec.ports`.
     pub ports: BTreeSet<(PortProtocol, u16)>,
     /// `metadata.finalizers`, in order.
     pub finalizers: Vec<String>,
     /// `status.loadBalancer.ingress`, in order.
     pub ingress: Vec<Ingress>,
+    /// Since when its condition `cairn.dev/AddressAssigned` is true, in seconds since 1970.
+    pub assigned_seconds: Option<i64>,
     /// Whether the label `service.kubernetes.io/service-proxy-name` hands it to another proxy.
     pub has_foreign_proxy: bool,
 }

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::request::Request;
 use crate::config::Pool;
-use crate::model::{Family, NodeName, Note, PoolName, ServiceKey};
+use crate::model::{Family, KeptReason, NodeName, Note, PoolName, ServiceKey};
 
 /// The pools there are.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -231,7 +231,10 @@ impl<'a> Allocation<'a> {
         let wish = request.wish.as_ref().ok()?;
         let pool = self.pools.valid.get(wish.pool.as_ref()?)?;
         let mut outside = holding.addresses.values().filter(|address| !pool.contains(**address));
-        outside.next().map(|&address| Note::HeldOutsidePool { address, pool: pool.name.clone() })
+        outside.next().map(|&address| {
+            let why = KeptReason::OutsidePool { pool: pool.name.clone() };
+            Note::AddressKept { address, why }
+        })
     }
 }
 
@@ -315,7 +318,7 @@ mod tests {
 
     use super::*;
     use crate::api::AddressPoolSpec;
-    use crate::service::request::Wish;
+    use crate::service::request::{Sharing, Wish};
 
     fn ip(text: &str) -> IpAddr {
         text.parse().expect("an address")
@@ -331,7 +334,7 @@ mod tests {
 
     fn pool(pool: &str, addresses: &[&str], auto_assign: bool) -> Pool {
         let addresses = addresses.iter().map(ToString::to_string).collect();
-        Pool::check(pool, &AddressPoolSpec { addresses, auto_assign }).expect("a pool")
+        Pool::check(pool, &AddressPoolSpec { addresses, auto_assign, ..AddressPoolSpec::default() }).expect("a pool")
     }
 
     fn pools(all: Vec<Pool>) -> Pools {
@@ -353,6 +356,12 @@ mod tests {
             created_seconds: 100,
             families: vec![Family::V4],
             needs_every_family: true,
+            uid: service.to_owned(),
+            labels: BTreeMap::new(),
+            allocation: None,
+            assigned_seconds: None,
+            sharing: Sharing::default(),
+            may_move: false,
             held: Vec::new(),
             wish: Ok(Wish::default()),
         }
@@ -641,7 +650,7 @@ mod tests {
                 requests: vec![Request { held: vec![ip("10.60.0.10")], wish: asking(&[], Some("b")), ..request("x") }],
                 want: vec![keeps(
                     &["10.60.0.10"],
-                    Note::HeldOutsidePool { address: ip("10.60.0.10"), pool: name("b") },
+                    Note::AddressKept { address: ip("10.60.0.10"), why: KeptReason::OutsidePool { pool: name("b") } },
                 )],
             },
         ]);

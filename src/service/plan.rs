@@ -245,14 +245,17 @@ mod tests {
             is_deleting: false,
             is_load_balancer: true,
             class: None,
+            labels: BTreeMap::new(),
             annotations: BTreeMap::new(),
             load_balancer_ip: None,
             ip_families: vec![Family::V4],
             ip_family_policy: IpFamilyPolicy::SingleStack,
             external_traffic_policy: TrafficPolicy::Cluster,
+            local_selector: BTreeMap::new(),
             ports: BTreeSet::new(),
             finalizers: Vec::new(),
             ingress: Vec::new(),
+            assigned_seconds: None,
             has_foreign_proxy: false,
         }
     }
@@ -267,7 +270,7 @@ mod tests {
     }
 
     fn pool(name: &str, addresses: &[&str]) -> ObservedPool {
-        let spec = AddressPoolSpec { addresses: strings(addresses), auto_assign: true };
+        let spec = AddressPoolSpec { addresses: strings(addresses), auto_assign: true, ..AddressPoolSpec::default() };
         ObservedPool {
             resource_version: "3".to_owned(),
             created_seconds: 0,
