@@ -27,8 +27,8 @@ pub fn outcome(
         }
     }
     Outcome {
-        installed: routes.installed.clone(),
-        failed: routes.failed.iter().map(|(route, why)| (*route, (reason(why), why.to_string()))).collect(),
+        settled: routes.wish.clone(),
+        failed: routes.failed.iter().map(|(route, why)| (route.clone(), (reason(why), why.to_string()))).collect(),
         repaired: routes.repaired_total,
         guard: guard_state(guard.state),
         established: u32::try_from(established.clone().count()).unwrap_or(u32::MAX),
@@ -40,6 +40,7 @@ pub fn outcome(
 fn reason(failure: &RouteFailure) -> RouteExceptionReason {
     match failure {
         RouteFailure::Unreachable => RouteExceptionReason::Unreachable,
+        RouteFailure::NoCarrier => RouteExceptionReason::NoCarrier,
         RouteFailure::OwnedByOther { .. } => RouteExceptionReason::OwnedByOther,
         RouteFailure::Contested { .. } => RouteExceptionReason::Contested,
         RouteFailure::Denied => RouteExceptionReason::Denied,

@@ -1,6 +1,7 @@
 //! What the agent tells the cluster, and how often.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::agent::desired::Desired;
@@ -9,7 +10,7 @@ use crate::api::{
     BgpReport, EntryReport, GuardReport, NoEntry, NodeReportStatus, PeerException, RefusedEntries, RouteException,
     RouteExceptionReason, RouteReport, Witnessed,
 };
-use crate::model::{FibRoute, Moment, NodeName};
+use crate::model::{FibRoute, FibWish, Moment, NodeName};
 
 /// A report lists this many exceptions of a kind; the counts tell of the rest.
 const EXCEPTIONS: usize = 32;
@@ -24,8 +25,8 @@ const URGENT_BURST: u32 = 10;
 /// What the kernel and BGP rooms say of themselves.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Outcome {
-    /// Routes of ours that are in the kernel.
-    pub installed: BTreeSet<FibRoute>,
+    /// The routes that the kernel room was asked for and has dealt with.
+    pub settled: Arc<FibWish>,
     /// Routes the kernel has not got, and why.
     pub failed: BTreeMap<FibRoute, (RouteExceptionReason, String)>,
     /// Routes put back since the start.
@@ -38,6 +39,13 @@ pub struct Outcome {
     pub announced: u32,
     /// Peers without a session, and why.
     pub peer_exceptions: Vec<PeerException>,
+}
+
+impl Outcome {
+    /// Whether the kernel has the route, and it carries packets.
+    pub fn is_installed(&self, route: &FibRoute) -> bool {
+        self.settled.contains(route) && !self.failed.contains_key(route)
+    }
 }
 
 /// The report of a wish and what became of it.
@@ -54,7 +62,7 @@ pub fn report(boot_id: &str, desired: &Desired, outcome: &Outcome) -> NodeReport
     ));
     exceptions.sort();
     exceptions.truncate(EXCEPTIONS);
-    let installed = plan.wanted.intersection(&outcome.installed).count();
+    let installed = plan.wanted.routes().filter(|route| outcome.is_installed(route)).count();
     let mut peer_exceptions = outcome.peer_exceptions.clone();
     peer_exceptions.truncate(EXCEPTIONS);
     NodeReportStatus {
@@ -99,9 +107,9 @@ fn witnessed(desired: &Desired, outcome: &Outcome) -> Vec<Witnessed> {
         let has_exception = plan.exceptions.iter().any(|exception| exception.node == node.as_str());
         let mut routes = plan
             .wanted
-            .iter()
+            .routes()
             .filter(|route| plan.owners.get(&route.destination).is_some_and(|owner| owner == node.as_str()));
-        !has_exception && routes.all(|route| outcome.installed.contains(route))
+        !has_exception && routes.all(|route| outcome.is_installed(route))
     };
     let vouched = desired.witnessed.iter().filter(|route| is_reached(&route.node));
     vouched.map(|route| Witnessed { node: route.node.to_string(), route: route.digest.clone() }).collect()
@@ -218,7 +226,7 @@ mod tests {
         let before = report("b", &desired, &Outcome::default());
         assert_eq!((before.witnessed.len(), before.routes.wanted, before.routes.installed), (0, 2, 0));
 
-        let outcome = Outcome { installed: desired.routes.wanted.clone(), ..Outcome::default() };
+        let outcome = Outcome { settled: Arc::new(desired.routes.wanted.clone()), ..Outcome::default() };
         let after = report("b", &desired, &outcome);
         let nodes: Vec<_> = after.witnessed.iter().map(|w| w.node.as_str()).collect();
         assert_eq!((nodes.as_slice(), after.routes.installed), (["n2"].as_slice(), 1));
@@ -231,7 +239,7 @@ mod tests {
         let desired = desired();
         let refused = (RouteExceptionReason::Unreachable, "network is unreachable".to_owned());
         let outcome = Outcome {
-            failed: desired.routes.wanted.iter().map(|route| (*route, refused.clone())).collect(),
+            failed: desired.routes.wanted.routes().map(|route| (route.clone(), refused.clone())).collect(),
             ..Outcome::default()
         };
         let exceptions = report("b", &desired, &outcome).routes.exceptions;

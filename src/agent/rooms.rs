@@ -1,7 +1,7 @@
 #![expect(clippy::disallowed_methods, reason = "shell: starts the rooms' tasks")]
 //! The rooms the agent hands its wishes to, and what they answer.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tokio::sync::watch;
@@ -19,13 +19,13 @@ use crate::bgp::{self, HoldTime, PeerConfig, SpeakerStatus};
 use crate::config::peer::Peer;
 use crate::kernel::guard::GuardStatus;
 use crate::kernel::{self, RouteStatus};
-use crate::model::{FibRoute, Guarded, LocalAddress, NextHops, PeerName, RouterId};
+use crate::model::{FibWish, Guarded, LocalAddress, NextHops, PeerName, RouterId};
 
 /// Wishes on their way to the rooms, answers on their way back. Latest wins in both directions.
 ///
 /// Dropping it ends the rooms.
 pub struct Rooms {
-    routes: watch::Sender<Option<Arc<BTreeSet<FibRoute>>>>,
+    routes: watch::Sender<Option<Arc<FibWish>>>,
     guarded: watch::Sender<Option<Arc<Guarded>>>,
     speaker: watch::Sender<Arc<bgp::Desired>>,
     report: watch::Sender<Option<Publication>>,
@@ -51,7 +51,9 @@ impl Rooms {
         let (route_sender, route_status) = watch::channel(RouteStatus::default());
         let (guard_sender, guard_status) = watch::channel(GuardStatus::default());
         let (speaker_sender, speaker_status) = watch::channel(SpeakerStatus::default());
-        tasks.spawn(async move { Ok(kernel::netlink::run(wanted_routes, route_sender).await?) });
+        tasks.spawn(
+            async move { Ok(kernel::netlink::run(kernel::Place::default(), wanted_routes, route_sender).await?) },
+        );
         tasks.spawn(async move { Ok(kernel::addresses::watch_addresses(local_sender).await?) });
         tasks.spawn(async move { Ok(kernel::guard::run(wanted_guard, guard_sender).await?) });
         let (client, node, metrics) = (options.client.clone(), options.node.clone(), metrics.clone());

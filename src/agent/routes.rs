@@ -1,17 +1,17 @@
 //! Which kernel routes this node should have to other nodes' pods.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use crate::agent::snapshot::{NodeRouteView, Snapshot};
 use crate::api::{RouteException, RouteExceptionReason};
-use crate::model::{Family, FibRoute, LocalAddress, Prefix};
+use crate::model::{Family, FibRoute, FibWish, Hop, LocalAddress, Prefix};
 
 /// The routes to other nodes' pods, and the pod CIDRs that get none.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RoutePlan {
     /// Every route there should be.
-    pub wanted: BTreeSet<FibRoute>,
+    pub wanted: FibWish,
     /// Whose pods each leads to.
     pub owners: BTreeMap<Prefix, String>,
     /// Pod CIDRs no route can be made for, and why.
@@ -22,6 +22,7 @@ pub struct RoutePlan {
 /// is on a network of this one.
 pub fn plan(snapshot: &Snapshot) -> RoutePlan {
     let mut plan = RoutePlan::default();
+    let mut wanted = Vec::new();
     let others = snapshot.node_routes.values().filter(|route| route.node != snapshot.me);
     for other in others {
         for cidr in &other.malformed {
@@ -34,14 +35,15 @@ pub fn plan(snapshot: &Snapshot) -> RoutePlan {
         }
         for &cidr in &other.pod_cidrs {
             match gateway(other, cidr.family(), &snapshot.local) {
-                Ok(gateway) => {
-                    plan.wanted.insert(FibRoute { destination: cidr, gateway });
+                Ok(hop) => {
+                    wanted.push(FibRoute::direct(cidr, hop));
                     plan.owners.insert(cidr, other.node.to_string());
                 }
                 Err((reason, message)) => plan.exceptions.push(exception(other, &cidr.to_string(), reason, message)),
             }
         }
     }
+    plan.wanted = wanted.into_iter().collect();
     plan
 }
 
@@ -54,24 +56,24 @@ fn gateway(
     node: &NodeRouteView,
     family: Family,
     local: &[LocalAddress],
-) -> Result<IpAddr, (RouteExceptionReason, String)> {
+) -> Result<Hop, (RouteExceptionReason, String)> {
     let mut of_family = node.addresses.iter().copied().filter(|address| Family::of(*address) == family).peekable();
     let Some(&first) = of_family.peek() else {
         let message = format!("the node has no {family} address");
         return Err((RouteExceptionReason::NoAddressOfFamily, message));
     };
-    of_family.find(|address| is_neighbour(*address, local)).ok_or_else(|| {
+    of_family.find_map(|address| neighbour(address, local)).ok_or_else(|| {
         let message = format!("{first} is on no network of this node; a router has to carry these packets");
         (RouteExceptionReason::NotOnLink, message)
     })
 }
 
-/// Whether the address is another host's on a network of this node.
-fn is_neighbour(address: IpAddr, local: &[LocalAddress]) -> bool {
+/// The address as a next hop, when it is another host's on a network of this node.
+fn neighbour(address: IpAddr, local: &[LocalAddress]) -> Option<Hop> {
     let is_own = local.iter().any(|own| own.address == address);
-    let is_on_link =
-        local.iter().any(|own| own.prefix.length() < own.prefix.family().bits() && own.prefix.contains(address));
-    is_on_link && !is_own
+    let on_link =
+        local.iter().find(|own| own.prefix.length() < own.prefix.family().bits() && own.prefix.contains(address));
+    on_link.filter(|_| !is_own).map(|own| Hop { gateway: address, interface: Some(own.index) })
 }
 
 #[cfg(test)]
@@ -140,7 +142,7 @@ mod tests {
                 .local([local("eth0", "10.90.0.11/24"), local("eth0", "fd90::11/64"), local("veth1", "10.244.0.1/32")])
                 .build();
             let plan = plan(&snapshot);
-            let got: Vec<_> = plan.wanted.iter().map(|r| (r.destination.to_string(), r.gateway.to_string())).collect();
+            let got: Vec<_> = plan.wanted.routes().map(|r| (r.destination.to_string(), r.target.to_string())).collect();
             let got: Vec<_> = got.iter().map(|(d, g)| (d.as_str(), g.as_str())).collect();
             assert_eq!(got, case.want, "{}", case.name);
             let reasons: Vec<_> = plan.exceptions.iter().map(|e| e.reason).collect();

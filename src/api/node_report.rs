@@ -101,6 +101,8 @@ pub enum RouteExceptionReason {
     NotOnLink,
     /// The kernel says the gateway cannot be reached.
     Unreachable,
+    /// The route is there, but its interface has no carrier.
+    NoCarrier,
     /// Someone else's route has this destination.
     OwnedByOther,
     /// Another node claims the same CIDR, and has the route.

@@ -5,32 +5,31 @@
 //! so); [`guard`] is the same pair for nftables, [`addresses`] tells which networks this node is on.
 //!
 //! What holds here:
-//! - Only routes with [`PROTOCOL`] in the main table and only the table `inet cairn` are ours.
-//!   Everything else is read and never written.
+//! - Only routes with [`PROTOCOL`], in whatever routing table, and only the table `inet cairn` are
+//!   ours. Everything else is read and never written.
 //! - Nothing is removed before the whole wish is known: an unknown is never an absence.
 //! - What we made stays when the agent ends; the next run takes it over.
 //! - The kernel tells us of changes, we do not poll. A lost message leads to a full re-read.
 
 pub mod addresses;
 pub mod guard;
+mod journal;
+mod known;
 mod messages;
 pub mod netlink;
 mod pace;
+pub mod place;
 pub mod plan;
+pub mod present;
+pub mod route;
+mod route_codec;
 mod socket;
+pub mod standing;
 mod wire;
 
-pub use plan::{KernelRoute, RouteChange, RouteFailure, RoutePlan, RouteStatus, plan};
+pub use place::Place;
 pub use socket::NetlinkError;
+pub use standing::{RouteFailure, RouteStatus};
 
 /// The routing protocol number (`rtm_protocol`) of every route that is ours: 0xCA.
 pub const PROTOCOL: u8 = 202;
-
-/// The metric of our routes: what IPv6 gives to a route that names none.
-///
-/// A CNI or an operator who adds a route to the same prefix without a metric gets 0 for IPv4 and
-/// 1024 for IPv6, so theirs decides in both families and ours never takes packets from it.
-pub const METRIC: u32 = 1024;
-
-/// The routing table our routes live in (`RT_TABLE_MAIN`).
-pub const TABLE: u32 = 254;

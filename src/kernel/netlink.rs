@@ -1,9 +1,9 @@
 //! Makes the wanted routes true in the kernel and keeps them so.
 //!
 //! One task, three things to wait for: a new wish, an event of the kernel, the next attempt at a
-//! route it refused. Each leads to the same pass: read what is there (unless nobody but us changed
-//! it), plan, carry out, tell. All three waits are cancel-safe: a watch and a timer keep their
-//! state, and a datagram stays queued until it is read.
+//! route it refused. Each leads to the same pass over the destinations it is about: plan, carry out,
+//! tell. Everything is read anew only where events leave open what the kernel has. All three waits
+//! are cancel-safe: a watch and a timer keep their state, and a datagram stays queued until it is read.
 #![expect(clippy::disallowed_methods, reason = "shell: waits and talks to the kernel")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,18 +13,23 @@ use std::time::Duration;
 use netlink_sys::protocols::NETLINK_ROUTE;
 use rustix::io::Errno;
 use tokio::sync::watch;
-use tracing::{info, warn};
 
-use super::messages::{self, Event, GET_ROUTE, LINK_AND_ADDRESS_GROUPS, ROUTE_GROUPS};
+use super::journal::Journal;
+use super::known::{Effect, Known};
+use super::messages::{self, GET_LINK, LINK_AND_ADDRESS_GROUPS, ROUTE_GROUPS};
 use super::pace::Pace;
-use super::plan::{self, KernelRoute, RouteChange, RouteFailure, RouteStatus};
+use super::place::Place;
+use super::plan::{self, RouteChange, RoutePlan};
+use super::route::KernelRoute;
+use super::route_codec::{self, GET_ROUTE, Listing};
 use super::socket::{Events, NetlinkError, Socket};
+use super::standing::{RouteFailure, RouteStatus};
 use super::wire;
 use crate::cluster::clock::now;
-use crate::model::{Family, FibRoute, Moment, Prefix};
+use crate::model::{Family, FibRoute, FibWish, Prefix};
 
 /// Every route that should be there, or `None` while that is not known.
-type Wish = Option<Arc<BTreeSet<FibRoute>>>;
+type Wish = Option<Arc<FibWish>>;
 
 /// Repairs of one burst are made together; the longest keeps the promise of 100 ms in a fight.
 const SHORTEST_GAP: Duration = Duration::from_millis(10);
@@ -34,8 +39,8 @@ const LONGEST_GAP: Duration = Duration::from_millis(80);
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_secs(30);
 
-/// At most one line about repairs in this time.
-const REPAIR_LOG_GAP: Duration = Duration::from_secs(10);
+/// After this many changes events are read, so that those of our own do not fill the socket.
+const BETWEEN_EVENTS: usize = 1024;
 
 /// Programs the wanted routes, puts back what others remove or change, and tells where they stand.
 ///
@@ -44,32 +49,28 @@ const REPAIR_LOG_GAP: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// When the kernel cannot be asked; a refused route is no error but a [`RouteFailure`].
-pub async fn run(mut wanted: watch::Receiver<Wish>, status: watch::Sender<RouteStatus>) -> Result<(), NetlinkError> {
-    let groups = [&LINK_AND_ADDRESS_GROUPS[..], &ROUTE_GROUPS[..]].concat();
-    let mut events = Socket::open(NETLINK_ROUTE, &groups)?;
-    let mut keeper = Keeper::new(Socket::open(NETLINK_ROUTE, &[])?);
-    let mut wish: Wish = None;
+pub async fn run(
+    place: Place,
+    mut wanted: watch::Receiver<Wish>,
+    status: watch::Sender<RouteStatus>,
+) -> Result<(), NetlinkError> {
+    let mut keeper = Keeper::open(place, status)?;
     loop {
         let newest = wanted.borrow_and_update().clone();
-        wish = newest.or(wish);
-        if let Some(wish) = &wish {
-            keeper.pass(wish, &status).await?;
+        if let Some(newest) = newest {
+            keeper.wish(newest);
         }
-        match wait(&mut wanted, &mut events, &wish, &keeper).await? {
+        keeper.pass().await?;
+        match keeper.wait(&mut wanted).await? {
             Wake::Ended => return Ok(()),
-            Wake::Wish => keeper.retry_in = FIRST_RETRY,
-            Wake::Changed => {
-                keeper.retry_in = FIRST_RETRY;
-                keeper.present = None;
+            Wake::Wish | Wake::Changed => keeper.retry_in = FIRST_RETRY,
+            Wake::Retry => {
+                keeper.retry_in = (keeper.retry_in * 2).min(LAST_RETRY);
+                keeper.take(Effect::TryAgain);
             }
-            Wake::Retry => keeper.retry_in = (keeper.retry_in * 2).min(LAST_RETRY),
         }
         tokio::time::sleep(keeper.pace.wait(now())).await;
-        events.drain(|events| {
-            if matters(events, &wish, keeper.requests.port()) {
-                keeper.present = None;
-            }
-        })?;
+        keeper.catch_up()?;
     }
 }
 
@@ -80,126 +81,239 @@ enum Wake {
     Ended,
 }
 
-async fn wait(
-    wanted: &mut watch::Receiver<Wish>,
-    events: &mut Socket,
-    wish: &Wish,
-    keeper: &Keeper,
-) -> Result<Wake, NetlinkError> {
-    let retry = tokio::time::sleep(keeper.retry_in);
-    tokio::pin!(retry);
-    loop {
-        tokio::select! {
-            changed = wanted.changed() => return Ok(if changed.is_ok() { Wake::Wish } else { Wake::Ended }),
-            events = events.events() => {
-                if matters(events?, wish, keeper.requests.port()) {
-                    return Ok(Wake::Changed);
-                }
-            }
-            () = &mut retry, if keeper.has_retries => return Ok(Wake::Retry),
-        }
-    }
-}
-
-/// Whether events mean that the kernel's routes may differ from what we know. IPv4 does not tell
-/// which routes went with an interface or address, so each event of those counts.
-fn matters(events: Events<'_>, wish: &Wish, own_port: u32) -> bool {
-    let Some(wish) = wish else { return false };
-    let Events::Datagram(datagram) = events else { return true };
-    wire::messages(datagram).filter(|message| message.port != own_port).any(|message| {
-        match messages::event(message.kind, message.payload) {
-            Event::Route(route) => plan::concerns(wish, &route),
-            Event::Network => true,
-            Event::Other => false,
-        }
-    })
-}
-
-/// What the kernel holds as far as we know, and what we told about it.
+/// What the kernel holds as far as we know, and what is to be done about it.
 struct Keeper {
+    place: Place,
+    events: Socket,
     requests: Socket,
+    wish: Wish,
     /// `None` when it must be read.
-    present: Option<Vec<KernelRoute>>,
+    known: Option<Known>,
+    /// Destinations to look at.
+    dirty: BTreeSet<Prefix>,
+    /// Destinations whose change the kernel refused.
+    refused: BTreeSet<Prefix>,
+    /// How many passes in a row someone overtook.
+    overtaken: u32,
     status: RouteStatus,
+    told: watch::Sender<RouteStatus>,
     pace: Pace,
     retry_in: Duration,
-    has_retries: bool,
     journal: Journal,
 }
 
 impl Keeper {
-    fn new(requests: Socket) -> Self {
-        Self {
-            requests,
-            present: None,
+    fn open(place: Place, told: watch::Sender<RouteStatus>) -> Result<Self, NetlinkError> {
+        let groups = [&LINK_AND_ADDRESS_GROUPS[..], &ROUTE_GROUPS[..]].concat();
+        Ok(Self {
+            place,
+            events: Socket::open(NETLINK_ROUTE, &groups)?,
+            requests: Socket::open(NETLINK_ROUTE, &[])?,
+            wish: None,
+            known: None,
+            dirty: BTreeSet::new(),
+            refused: BTreeSet::new(),
+            overtaken: 0,
             status: RouteStatus::default(),
+            told,
             pace: Pace::new(SHORTEST_GAP, LONGEST_GAP),
             retry_in: FIRST_RETRY,
-            has_retries: false,
             journal: Journal::default(),
+        })
+    }
+
+    fn wish(&mut self, newest: Arc<FibWish>) {
+        if let Some(old) = &self.wish {
+            self.dirty.extend(newest.changed_since(old));
+        }
+        self.wish = Some(newest);
+    }
+
+    fn has_work(&self) -> bool {
+        self.wish.is_some() && (self.known.is_none() || !self.dirty.is_empty())
+    }
+
+    /// Waits for a reason to work again.
+    async fn wait(&mut self, wanted: &mut watch::Receiver<Wish>) -> Result<Wake, NetlinkError> {
+        if self.has_work() {
+            return Ok(Wake::Changed);
+        }
+        let retry = tokio::time::sleep(self.retry_in);
+        tokio::pin!(retry);
+        loop {
+            tokio::select! {
+                changed = wanted.changed() => return Ok(if changed.is_ok() { Wake::Wish } else { Wake::Ended }),
+                events = self.events.events() => {
+                    let effects = effects(events?, &mut self.known, &self.wish, self.requests.port());
+                    effects.into_iter().for_each(|effect| self.take(effect));
+                    if self.has_work() {
+                        return Ok(Wake::Changed);
+                    }
+                }
+                () = &mut retry, if !self.refused.is_empty() => return Ok(Wake::Retry),
+            }
         }
     }
 
-    async fn pass(
-        &mut self,
-        wish: &BTreeSet<FibRoute>,
-        status: &watch::Sender<RouteStatus>,
-    ) -> Result<(), NetlinkError> {
-        let mut present = match self.present.take() {
-            Some(present) => present,
-            None => self.read().await?,
-        };
-        let plan = plan::plan(wish, &present);
-        let refusals = self.requests.carry_out(&plan.changes, messages::put_change).await?;
-        self.pace.worked(now());
-
-        let mut next =
-            RouteStatus { installed: plan.installed, failed: plan.failed, repaired_total: self.status.repaired_total };
-        let mut repaired = Vec::new();
-        let mut refused = BTreeMap::new();
-        for (change, refusal) in plan.changes.iter().zip(refusals) {
-            let made = change.makes();
-            match refusal.and_then(|errno| failure(change, errno)) {
-                None => {
-                    plan::accepted(&mut present, change);
-                    let decides = made.filter(|route| !next.failed.contains_key(route));
-                    repaired.extend(decides.filter(|route| self.status.installed.contains(route)));
-                    next.installed.extend(decides);
-                }
-                Some(failure) => {
-                    refused.insert(change.destination(), failure);
-                    next.failed.extend(made.map(|route| (route, failure)));
-                }
-            }
-        }
-        next.repaired_total += repaired.len() as u64;
-        // After a refusal what we know may be wrong; after success it is what we made it.
-        self.present = refused.is_empty().then_some(present);
-        self.has_retries = !refused.is_empty();
-        self.journal.repaired(&repaired, now());
-        refused.extend(next.failed.iter().map(|(route, failure)| (route.destination, *failure)));
-        self.journal.failed(&refused);
-        if self.status != next {
-            self.status = next;
-            status.send_replace(self.status.clone());
-        }
+    /// Takes in what others did meanwhile.
+    fn catch_up(&mut self) -> Result<(), NetlinkError> {
+        let mut all = Vec::new();
+        self.events.drain(|events| all.extend(effects(events, &mut self.known, &self.wish, self.requests.port())))?;
+        all.into_iter().for_each(|effect| self.take(effect));
         Ok(())
     }
 
-    async fn read(&mut self) -> Result<Vec<KernelRoute>, NetlinkError> {
-        let mut present = Vec::new();
-        for family in [Family::V4, Family::V6] {
-            let request = messages::routes_request(family);
-            // An old kernel, or one without this family, lists the other's or none.
-            let of_family = |payload: &[u8]| messages::route(payload).filter(|r| r.destination.family() == family);
-            match self.requests.list("routes", GET_ROUTE, &request, of_family).await {
-                Ok(mut routes) => present.append(&mut routes),
-                Err(NetlinkError::Listing { source, .. }) if is_absence(&source) => {}
-                Err(error) => return Err(error),
-            }
+    fn take(&mut self, effect: Effect) {
+        match effect {
+            Effect::Nothing => {}
+            Effect::Settle(destination) => drop(self.dirty.insert(destination)),
+            Effect::TryAgain => self.dirty.extend(std::mem::take(&mut self.refused)),
+            Effect::ReadAgain => self.known = None,
         }
-        Ok(present)
     }
+
+    /// Settles all destinations that are dirty, and says where the wanted routes stand then.
+    async fn pass(&mut self) -> Result<(), NetlinkError> {
+        let Some(wish) = self.wish.clone() else { return Ok(()) };
+        let known = match self.known.take() {
+            Some(known) => known,
+            None => {
+                let known = self.read().await?;
+                self.dirty = plan::all_destinations(&wish, known.present());
+                // What failed before and is neither wanted nor there is settled as well.
+                self.dirty.extend(self.status.failed.keys().map(|route| route.destination));
+                self.refused.clear();
+                known
+            }
+        };
+        let dirty = std::mem::take(&mut self.dirty);
+        self.refused.retain(|destination| !dirty.contains(destination));
+        let RoutePlan { changes, failed } = plan::plan(&wish, known.present(), dirty.iter().copied(), known.around());
+        self.known = Some(known);
+        let outcome = self.carry_out(&changes, failed).await?;
+        self.pace.worked(now());
+        if outcome.is_overtaken {
+            self.known = None;
+            self.overtaken += 1;
+        } else {
+            self.overtaken = 0;
+        }
+        self.tell(wish, &dirty, outcome);
+        Ok(())
+    }
+
+    async fn carry_out(
+        &mut self,
+        changes: &[RouteChange],
+        failed: BTreeMap<FibRoute, RouteFailure>,
+    ) -> Result<Outcome, NetlinkError> {
+        let mut outcome = Outcome { failed, ..Outcome::default() };
+        for some in changes.chunks(BETWEEN_EVENTS) {
+            let place = self.place;
+            let put = |out: &mut Vec<u8>, change: &RouteChange, sequence| {
+                route_codec::put_change(out, change, place, sequence);
+            };
+            let refusals = self.requests.carry_out(some, put).await?;
+            for (change, refusal) in some.iter().zip(refusals) {
+                match refusal.map(|errno| meaning(change, errno, self.overtaken)) {
+                    None | Some(Refusal::IsSo) => {
+                        if let Some(known) = &mut self.known {
+                            known.accepted(change);
+                        }
+                        let decides = change.makes().filter(|route| !outcome.failed.contains_key(route));
+                        outcome.repaired.extend(decides.filter(|route| self.status.is_installed(route)).cloned());
+                    }
+                    Some(Refusal::Overtaken) => {
+                        outcome.is_overtaken = true;
+                        outcome.open.extend(change.makes().cloned());
+                    }
+                    Some(Refusal::Failed(failure)) => {
+                        self.refused.insert(change.destination());
+                        outcome.refused.insert(change.destination(), failure.clone());
+                        outcome.failed.extend(change.makes().map(|route| (route.clone(), failure)));
+                    }
+                }
+            }
+            self.catch_up()?;
+        }
+        Ok(outcome)
+    }
+
+    fn tell(&mut self, wish: Arc<FibWish>, dirty: &BTreeSet<Prefix>, outcome: Outcome) {
+        let Outcome { mut failed, mut refused, repaired, open, .. } = outcome;
+        let is_open = |route| (route, RouteFailure::Refused { errno: Errno::EXIST.raw_os_error() });
+        failed.extend(open.into_iter().map(is_open));
+        let is_stale = |route: &FibRoute| dirty.contains(&route.destination);
+        if !failed.is_empty() || self.status.failed.keys().any(is_stale) {
+            let all = Arc::make_mut(&mut self.status.failed);
+            all.retain(|route, _| !is_stale(route));
+            all.extend(failed);
+        }
+        self.status.wish = wish;
+        self.status.repaired_total += repaired.len() as u64;
+        self.journal.repaired(&repaired, now());
+        refused.extend(self.status.failed.iter().map(|(route, failure)| (route.destination, failure.clone())));
+        self.journal.failed(&refused);
+        self.told.send_if_modified(|told| {
+            let is_new = *told != self.status;
+            if is_new {
+                told.clone_from(&self.status);
+            }
+            is_new
+        });
+    }
+
+    async fn read(&mut self) -> Result<Known, NetlinkError> {
+        let links = self.requests.list("links", GET_LINK, &messages::links_request(), messages::link).await?;
+        let mut routes = Vec::new();
+        for family in [Family::V4, Family::V6] {
+            let table = self.place.table();
+            // A kernel that knows no filters, or not this family, lists what was not asked for.
+            let ours = |route: &KernelRoute| route.destination.family() == family && route.is_ours();
+            let others =
+                |route: &KernelRoute| route.destination.family() == family && !route.is_ours() && route.table == table;
+            routes.append(&mut self.list(family, Listing::Ours, ours).await?);
+            routes.append(&mut self.list(family, Listing::Table(table), others).await?);
+        }
+        Ok(Known::new(routes, links, self.place))
+    }
+
+    async fn list(
+        &mut self,
+        family: Family,
+        listing: Listing,
+        is_asked_for: impl Fn(&KernelRoute) -> bool,
+    ) -> Result<Vec<KernelRoute>, NetlinkError> {
+        let request = route_codec::listing_request(family, listing);
+        let read = |payload: &[u8]| route_codec::route(payload).filter(&is_asked_for);
+        match self.requests.list("routes", GET_ROUTE, &request, read).await {
+            Err(NetlinkError::Listing { source, .. }) if is_absence(&source) => Ok(Vec::new()),
+            other => other,
+        }
+    }
+}
+
+/// What became of the changes of one pass.
+#[derive(Debug, Default)]
+struct Outcome {
+    failed: BTreeMap<FibRoute, RouteFailure>,
+    refused: BTreeMap<Prefix, RouteFailure>,
+    repaired: Vec<FibRoute>,
+    /// Whether someone was faster, so that what is known is no longer so.
+    is_overtaken: bool,
+    /// Where such routes stand the next pass will tell.
+    open: Vec<FibRoute>,
+}
+
+/// What events mean for what is wanted. Those of our own doing are known already.
+fn effects(events: Events<'_>, known: &mut Option<Known>, wish: &Wish, own_port: u32) -> Vec<Effect> {
+    let Events::Datagram(datagram) = events else { return vec![Effect::ReadAgain] };
+    let (Some(known), Some(wish)) = (known, wish) else { return Vec::new() };
+    wire::messages(datagram)
+        .filter(|message| message.port != own_port)
+        .map(|message| known.see(messages::event(&message), wish))
+        .filter(|effect| *effect != Effect::Nothing)
+        .collect()
 }
 
 /// The kernel makes a table with its first route, and may lack a family.
@@ -208,50 +322,27 @@ fn is_absence(refusal: &std::io::Error) -> bool {
     absences.iter().any(|errno| refusal.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-/// What a refusal means; `None` when what was asked for is so already.
-fn failure(change: &RouteChange, errno: i32) -> Option<RouteFailure> {
+/// What a refusal means.
+enum Refusal {
+    /// What was asked for is so already.
+    IsSo,
+    /// Somebody has taken the key or the route meanwhile.
+    Overtaken,
+    Failed(RouteFailure),
+}
+
+/// After so many passes in a row that someone overtook, a refusal is one: else we would fight for ever.
+const OVERTAKEN: u32 = 3;
+
+fn meaning(change: &RouteChange, errno: i32, overtaken: u32) -> Refusal {
     let is_delete = change.makes().is_none();
     match Errno::from_raw_os_error(errno) {
-        Errno::SRCH | Errno::NOENT if is_delete => None,
-        Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN => Some(RouteFailure::Unreachable),
-        Errno::PERM | Errno::ACCESS => Some(RouteFailure::Denied),
-        _ => Some(RouteFailure::Refused { errno }),
-    }
-}
-
-/// Says each thing once: the first failure of a kind, its end, and repairs at most every 10 s.
-#[derive(Debug, Default)]
-struct Journal {
-    warned: BTreeSet<&'static str>,
-    untold_repairs: usize,
-    told_repairs: Option<Moment>,
-}
-
-impl Journal {
-    fn failed(&mut self, failures: &BTreeMap<Prefix, RouteFailure>) {
-        let mut kinds = BTreeSet::new();
-        for (prefix, failure) in failures {
-            let kind = failure.label();
-            if kinds.insert(kind) && !self.warned.contains(kind) {
-                let routes = failures.values().filter(|other| other.label() == kind).count();
-                warn!(%prefix, error = %failure, routes, "route not in place");
-            }
+        Errno::SRCH | Errno::NOENT if is_delete => Refusal::IsSo,
+        Errno::EXIST if overtaken < OVERTAKEN => Refusal::Overtaken,
+        Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::NETDOWN | Errno::NODEV => {
+            Refusal::Failed(RouteFailure::Unreachable)
         }
-        for kind in self.warned.difference(&kinds) {
-            info!(reason = kind, "routes no longer fail for this reason");
-        }
-        self.warned = kinds;
-    }
-
-    fn repaired(&mut self, repaired: &[FibRoute], now: Moment) {
-        self.untold_repairs += repaired.len();
-        let is_time = self.told_repairs.is_none_or(|told| now.since(told) >= REPAIR_LOG_GAP);
-        if let Some(route) = repaired.first()
-            && is_time
-        {
-            info!(prefix = %route.destination, routes = self.untold_repairs, "put routes back that others removed");
-            self.untold_repairs = 0;
-            self.told_repairs = Some(now);
-        }
+        Errno::PERM | Errno::ACCESS => Refusal::Failed(RouteFailure::Denied),
+        _ => Refusal::Failed(RouteFailure::Refused { errno }),
     }
 }

@@ -5,6 +5,7 @@
 use netlink_packet_core::NLM_F_DUMP_INTR;
 
 const HEADER: usize = 16;
+const ATTRIBUTE_HEADER: usize = 4;
 
 /// `NLMSG_ERROR`: the outcome of one request; error 0 is success.
 const KIND_ERROR: u16 = 2;
@@ -92,20 +93,35 @@ pub(super) fn put_message(out: &mut Vec<u8>, kind: u16, flags: u16, sequence: u3
     out.resize(out.len().next_multiple_of(4), 0);
 }
 
-/// The value of the first attribute of this kind.
-pub(super) fn attribute(attributes: &[u8], kind: u16) -> Option<&[u8]> {
+/// Appends one attribute.
+///
+/// # Panics
+/// When the value has 64 KiB or more; the callers' are bounded far below.
+pub(super) fn put_attribute(out: &mut Vec<u8>, kind: u16, value: &[u8]) {
+    let length = u16::try_from(ATTRIBUTE_HEADER + value.len()).expect("an attribute is far below 64 KiB");
+    out.extend(length.to_ne_bytes());
+    out.extend(kind.to_ne_bytes());
+    out.extend(value);
+    out.resize(out.len().next_multiple_of(4), 0);
+}
+
+/// The attributes in order, each its kind and value; a malformed rest is left out.
+pub(super) fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     /// Two bits of the kind say how to read the value.
     const KIND: u16 = 0x3fff;
-    let mut rest = attributes;
-    loop {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
         let [a, b, c, d] = *rest.first_chunk()?;
         let length = usize::from(u16::from_ne_bytes([a, b]));
-        let value = rest.get(4..length)?;
-        if u16::from_ne_bytes([c, d]) & KIND == kind {
-            return Some(value);
-        }
-        rest = rest.get(length.next_multiple_of(4)..)?;
-    }
+        let value = rest.get(ATTRIBUTE_HEADER..length)?;
+        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some((u16::from_ne_bytes([c, d]) & KIND, value))
+    })
+}
+
+/// The value of the first attribute of this kind.
+pub(super) fn attribute(bytes: &[u8], kind: u16) -> Option<&[u8]> {
+    attributes(bytes).find_map(|(found, value)| (found == kind).then_some(value))
 }
 
 /// A text that ends with the first NUL or the value.

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 
-use super::net::{Family, Prefix};
+use super::net::Prefix;
 
 /// A prefix to announce to every BGP peer.
 ///
@@ -43,22 +43,6 @@ pub struct LocalAddress {
     pub address: IpAddr,
     /// The network its neighbours are on; a host prefix means none.
     pub prefix: Prefix,
-}
-
-/// A route that should be in the kernel, with our protocol number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct FibRoute {
-    /// Its destination; one route a destination.
-    pub destination: Prefix,
-    /// The neighbour to hand packets to, of the destination's family and on-link.
-    pub gateway: IpAddr,
-}
-
-impl FibRoute {
-    /// The address family of the route.
-    pub fn family(&self) -> Family {
-        self.destination.family()
-    }
 }
 
 /// The transport protocols a Service port can have.

@@ -1,8 +1,9 @@
 //! The domain's words: what the rooms say to each other.
 //!
 //! Everything here is a value. Nothing here reads a clock, a socket, a file or the API server.
-//! Start reading at [`names`] (who), [`net`] (where), [`views`] (what is) and [`intents`] (what should be).
+//! Start reading at [`names`] (who), [`net`] (where), [`views`] (what is), [`intents`] and [`fib`] (what should be).
 
+pub mod fib;
 pub mod intents;
 pub mod leadership;
 pub mod machine;
@@ -13,7 +14,8 @@ pub mod note;
 pub mod term;
 pub mod views;
 
-pub use intents::{Advert, FibRoute, Guarded, LocalAddress, NextHops, PortProtocol, ServedPort};
+pub use fib::{FibRoute, FibWish, Hop, Hops, Rank, Target};
+pub use intents::{Advert, Guarded, LocalAddress, NextHops, PortProtocol, ServedPort};
 pub use leadership::Leadership;
 pub use machine::MachineState;
 pub use moment::Moment;

@@ -200,8 +200,8 @@ fn planned(desired: &agent::desired::Desired) -> PlannedAgent {
         routes: desired
             .routes
             .wanted
-            .iter()
-            .map(|route| format!("{} via {}", route.destination, route.gateway))
+            .routes()
+            .map(|route| format!("{} via {}", route.destination, route.target))
             .collect(),
         peers: desired.peers.iter().map(|peer| peer.name.to_string()).collect(),
         announces: announced.iter().map(Prefix::to_string).collect(),

@@ -1,0 +1,155 @@
+//! What we know of the kernel's routes and links, and what an event changes about it: pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::messages::{Event, Link};
+use super::place::Place;
+use super::plan::{RouteChange, Surroundings};
+use super::present::Present;
+use super::route::KernelRoute;
+use crate::model::{FibRoute, FibWish, Prefix, Target};
+
+/// What is to be done about an event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// Nothing that is wanted changed.
+    Nothing,
+    /// One destination is to be looked at again.
+    Settle(Prefix),
+    /// What the kernel refused may be possible now.
+    TryAgain,
+    /// What is known may be wrong: the kernel does not tell all that came with it.
+    ReadAgain,
+}
+
+/// The kernel's routes that can matter to us, and its links.
+#[derive(Debug, Clone)]
+pub(super) struct Known {
+    place: Place,
+    present: Present,
+    links: BTreeMap<u32, LinkState>,
+    down: BTreeSet<u32>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct LinkState {
+    is_up: bool,
+    has_carrier: bool,
+}
+
+impl Known {
+    /// From complete lists.
+    pub(super) fn new(
+        routes: impl IntoIterator<Item = KernelRoute>,
+        links: impl IntoIterator<Item = Link>,
+        place: Place,
+    ) -> Self {
+        let links: BTreeMap<_, _> = links.into_iter().map(|link| (link.index, LinkState::of(&link))).collect();
+        let down = links.iter().filter(|(_, state)| !state.carries()).map(|(index, _)| *index).collect();
+        Self { place, present: Present::of(routes, place), links, down }
+    }
+
+    pub(super) fn present(&self) -> &Present {
+        &self.present
+    }
+
+    pub(super) fn around(&self) -> Surroundings<'_> {
+        Surroundings { place: self.place, down: &self.down }
+    }
+
+    /// The kernel has accepted a change of ours.
+    pub(super) fn accepted(&mut self, change: &RouteChange) {
+        self.present.accepted(change, self.place);
+    }
+
+    /// Others changed something.
+    pub(super) fn see(&mut self, event: Event, wish: &FibWish) -> Effect {
+        match event {
+            Event::RouteGone(route) if self.is_of_use(&route) => {
+                let matters = matters(&route, wish);
+                match (self.present.remove(&route), matters) {
+                    (true, true) => Effect::Settle(route.destination),
+                    (false, true) => Effect::ReadAgain,
+                    (_, false) => Effect::Nothing,
+                }
+            }
+            // Which place a route took among others of its key, or which hop of one, is not told.
+            Event::Route(route) | Event::Replaced(route) if matters(&route, wish) && self.is_of_use(&route) => {
+                Effect::ReadAgain
+            }
+            Event::Route(route) if self.is_of_use(&route) => {
+                self.present.insert(route);
+                Effect::Nothing
+            }
+            Event::Replaced(route) if self.is_of_use(&route) => {
+                self.present.replace(route);
+                Effect::Nothing
+            }
+            Event::Link(link) => self.see_link(link.index, Some(LinkState::of(&link)), wish),
+            Event::LinkGone(index) => self.see_link(index, None, wish),
+            Event::Address => Effect::TryAgain,
+            Event::AddressGone(index) if self.is_used(index, wish) => Effect::ReadAgain,
+            Event::RouteGone(_) | Event::Route(_) | Event::Replaced(_) | Event::AddressGone(_) | Event::Other => {
+                Effect::Nothing
+            }
+        }
+    }
+
+    /// IPv4 does not tell which routes went with a link, nor which next hops came back with it.
+    fn see_link(&mut self, index: u32, state: Option<LinkState>, wish: &FibWish) -> Effect {
+        let before = match state {
+            Some(state) => self.links.insert(index, state),
+            None => self.links.remove(&index),
+        };
+        if before == state {
+            return Effect::Nothing;
+        }
+        let carries = state.is_some_and(LinkState::carries);
+        // Of a link that is gone the kernel refuses routes, so that there is nothing to remember.
+        if state.is_some() && !carries {
+            self.down.insert(index);
+        } else {
+            self.down.remove(&index);
+        }
+        if self.is_used(index, wish) {
+            return Effect::ReadAgain;
+        }
+        if !state.is_some_and(|state| state.is_up) {
+            self.present.forget_interface(index);
+        }
+        if carries { Effect::TryAgain } else { Effect::Nothing }
+    }
+
+    /// Whether a route is one we keep in mind.
+    fn is_of_use(&self, route: &KernelRoute) -> bool {
+        route.is_ours() || route.table == self.place.table()
+    }
+
+    /// Whether a route that is ours or wanted leaves by this interface.
+    fn is_used(&self, index: u32, wish: &FibWish) -> bool {
+        wish.routes().any(|route| leaves_by(route, index))
+            || self.present.routes().any(|route| route.uses(index) && matters(route, wish))
+    }
+}
+
+impl LinkState {
+    fn of(link: &Link) -> Self {
+        Self { is_up: link.is_up, has_carrier: link.has_carrier }
+    }
+
+    fn carries(self) -> bool {
+        self.is_up && self.has_carrier
+    }
+}
+
+fn matters(route: &KernelRoute, wish: &FibWish) -> bool {
+    route.is_ours() || !wish.to(&route.destination).is_empty()
+}
+
+/// A next hop without an interface may leave by any.
+fn leaves_by(route: &FibRoute, index: u32) -> bool {
+    match &route.target {
+        Target::Via(hops) => hops.iter().any(|hop| hop.interface.is_none_or(|interface| interface == index)),
+        Target::Blackhole => false,
+    }
+}
