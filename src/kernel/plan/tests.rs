@@ -207,7 +207,8 @@ fn a_route_without_carrier_is_made_and_not_said_to_carry() {
         let hops = interfaces.map(|interface| Hop { interface: Some(interface), ..hop("10.90.0.1") });
         FibRoute::learned(prefix("10.244.3.0/24"), Hops::new(hops).expect("hops"))
     };
-    let failed_with = |route: FibRoute| plan_all(&[route.clone()], &[], &BTreeSet::from([7, 8])).failed.remove(&route);
+    let failed_with =
+        |route: FibRoute| plan_all(std::slice::from_ref(&route), &[], &BTreeSet::from([7, 8])).failed.remove(&route);
     assert_eq!(failed_with(by(7)), Some(RouteFailure::NoCarrier));
     assert_eq!(failed_with(by(2)), None);
     assert_eq!(failed_with(far([7, 8])), Some(RouteFailure::NoCarrier));
