@@ -119,9 +119,10 @@ fn settle_rank(
 ) {
     let place = around.place;
     let rivals = || here.iter().filter(|route| route.is_rival_in(place));
+    let holder = rivals().find(|route| route.has_key_of(chosen, place));
     if let Some(kept) = ours.iter().position(|route| route.is(chosen, place)) {
         ours.remove(kept);
-    } else if !rivals().any(|route| route.has_key_of(chosen, place)) {
+    } else if holder.is_none() {
         match ours.iter().position(|route| route.has_key_of(chosen, place)) {
             Some(first) => {
                 // The kernel replaces the first of its key; the others go by name.
@@ -131,14 +132,14 @@ fn settle_rank(
             None => result.changes.push(RouteChange::Add(chosen.clone())),
         }
     }
-    let deciding = rivals().filter(|route| route.metric <= place.metric(chosen.rank)).min_by_key(|route| route.metric);
+    let deciding = match chosen.rank {
+        // That somebody else has a route is what it waits for; only in its own place nobody may be.
+        Rank::LastResort => holder,
+        _ => rivals().filter(|route| route.metric <= place.metric(chosen.rank)).min_by_key(|route| route.metric),
+    };
     let failure = match deciding {
-        // That somebody has a route is what the last resort waits for.
-        Some(other) if chosen.rank != Rank::LastResort => Some(RouteFailure::OwnedByOther { protocol: other.protocol }),
-        Some(other) if other.metric == place.metric(chosen.rank) => {
-            Some(RouteFailure::OwnedByOther { protocol: other.protocol })
-        }
-        _ => is_cut_off(chosen, around.down).then_some(RouteFailure::NoCarrier),
+        Some(other) => Some(RouteFailure::OwnedByOther { protocol: other.protocol }),
+        None => is_cut_off(chosen, around.down).then_some(RouteFailure::NoCarrier),
     };
     result.failed.extend(failure.map(|failure| (chosen.clone(), failure)));
 }
