@@ -166,6 +166,21 @@ impl<K: Ord + Clone> News<K> {
         self.told.clone_from(notes);
         fresh
     }
+
+    /// Whether the note of one object is new or has changed since the last call; the others stay as they are.
+    pub fn is_new(&mut self, key: &K, note: Option<&Note>) -> bool {
+        match note {
+            None => {
+                self.told.remove(key);
+                false
+            }
+            Some(note) if self.told.get(key) == Some(note) => false,
+            Some(note) => {
+                self.told.insert(key.clone(), note.clone());
+                true
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -175,7 +190,7 @@ mod tests {
     #[test]
     fn a_note_is_told_once_and_again_when_it_changed() {
         let unknown = |why: &str| Note::MachineUnknown { why: why.to_owned() };
-        let mut news = News::default();
+        let (mut news, mut one_by_one) = (News::default(), News::default());
         for (name, notes, want) in [
             ("new", vec![("a", unknown("x"))], vec![("a", unknown("x"))]),
             ("the same", vec![("a", unknown("x"))], vec![]),
@@ -187,7 +202,10 @@ mod tests {
             ("over", vec![("b", Note::NoPool)], vec![]),
             ("back", vec![("a", unknown("y")), ("b", Note::NoPool)], vec![("a", unknown("y"))]),
         ] {
-            assert_eq!(news.of(&notes.into_iter().collect()), want, "{name}");
+            let notes = notes.into_iter().collect::<BTreeMap<_, _>>();
+            let is_new = |key| one_by_one.is_new(key, notes.get(key)).then(|| (*key, notes[key].clone()));
+            assert_eq!(["a", "b"].iter().filter_map(is_new).collect::<Vec<_>>(), want, "{name}, one by one");
+            assert_eq!(news.of(&notes), want, "{name}");
         }
     }
 

@@ -13,6 +13,7 @@ pub mod events;
 pub mod identity;
 pub mod metrics;
 pub mod patch;
+pub mod queue;
 pub mod store;
 pub mod throttle;
 pub mod told;

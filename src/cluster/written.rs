@@ -24,6 +24,21 @@ impl<K: Ord + Clone, V> Written<K, V> {
         self.newer.insert(key, Arc::new(view));
     }
 
+    /// What is known of one object, of what the store shows of it and what was written.
+    ///
+    /// As in [`Self::lay_over`], what the store no longer has is gone.
+    pub fn newest(&mut self, key: &K, seen: Option<Arc<V>>) -> Option<Arc<V>> {
+        let version = self.version;
+        match (self.newer.get(key), seen) {
+            (Some(written), Some(seen)) if is_older(version(&seen), version(written)) => Some(Arc::clone(written)),
+            (Some(_), seen) => {
+                self.newer.remove(key);
+                seen
+            }
+            (None, seen) => seen,
+        }
+    }
+
     /// Puts what was written in place of what a store shows of it, as long as that is older.
     ///
     /// What the store no longer has is gone. Resource versions of one kind are numbers that grow
@@ -66,6 +81,10 @@ mod tests {
             let mut written = Written::<_, View>::new(|view| view.0);
             written.remember("a", ("10", "written"));
             let mut store = store;
+            let newest = |written: &mut Written<_, View>| written.newest(&"a", store.get("a").cloned());
+            assert_eq!(newest(&mut written).map(|view| view.1), want, "{name}");
+            assert_eq!(newest(&mut written).map(|view| view.1), want, "{name}, asked again");
+            written.remember("a", ("10", "written"));
             written.lay_over(&mut store);
             assert_eq!(store.get("a").map(|view| view.1), want, "{name}");
         }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::shared::{SharedKeys, short_name};
 use super::{Finding, Inventory, Machine, MachineState, MatchKey, SystemUuid, Why};
 use crate::model::views::{MATCHED_MACHINE, MATCHED_UUID, NodeView};
 use crate::model::{MachineId, NodeName, ProviderId};
@@ -47,60 +48,9 @@ impl From<&NodeView> for NodeIdentity {
 
 impl NodeIdentity {
     /// The UUID, unless it says nothing: not one, or a placeholder.
-    fn uuid(&self) -> Option<SystemUuid> {
+    pub(super) fn uuid(&self) -> Option<SystemUuid> {
         self.system_uuid.as_deref()?.parse::<SystemUuid>().ok().filter(|uuid| !uuid.is_placeholder())
     }
-}
-
-/// Keys that several Nodes have, and which therefore say nothing.
-///
-/// Virtual machines and containers show their host's UUID; boards share one by mistake.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct SharedKeys {
-    uuids: BTreeSet<SystemUuid>,
-    short_names: BTreeSet<String>,
-}
-
-impl SharedKeys {
-    /// Those of all Nodes of the cluster.
-    pub fn of<'a>(nodes: impl IntoIterator<Item = &'a NodeIdentity>) -> Self {
-        let (mut uuids, mut short_names) = (Seen::default(), Seen::default());
-        for node in nodes {
-            node.uuid().into_iter().for_each(|uuid| uuids.add(uuid.in_either_order()));
-            short_names.add(short_name(node.name.as_str()));
-        }
-        Self { uuids: uuids.twice, short_names: short_names.twice }
-    }
-
-    /// The system UUID of a Node, unless it says nothing: none, a placeholder, or another Node's as well.
-    pub fn uuid_of(&self, node: &NodeIdentity) -> Option<SystemUuid> {
-        node.uuid().filter(|uuid| !self.uuids.contains(&uuid.in_either_order()))
-    }
-}
-
-/// Values seen, and those seen more than once.
-struct Seen<T> {
-    once: BTreeSet<T>,
-    twice: BTreeSet<T>,
-}
-
-impl<T> Default for Seen<T> {
-    fn default() -> Self {
-        Self { once: BTreeSet::new(), twice: BTreeSet::new() }
-    }
-}
-
-impl<T: Ord + Clone> Seen<T> {
-    fn add(&mut self, value: T) {
-        if !self.once.insert(value.clone()) {
-            self.twice.insert(value);
-        }
-    }
-}
-
-/// The first label of a name, in lower case.
-fn short_name(name: &str) -> String {
-    name.split('.').next().unwrap_or(name).to_ascii_lowercase()
 }
 
 /// Machines by each key, made once an inventory.
@@ -228,10 +178,7 @@ impl Inventory {
     }
 
     fn by_short_name(&self, node: &NodeIdentity, shared: &SharedKeys) -> Result<&Arc<Machine>, Why> {
-        let name = short_name(node.name.as_str());
-        if shared.short_names.contains(&name) {
-            return Err(Why::NoMachine);
-        }
+        let Some(name) = shared.short_name_of(node) else { return Err(Why::NoMachine) };
         match self.index().by_short_name.get(&name).map(Vec::as_slice) {
             None | Some([]) => Err(Why::NoMachine),
             Some([only]) => Ok(only),
@@ -504,6 +451,8 @@ mod tests {
             let uuids = [None, Some(UUID_A), Some(UUID_A_SWAPPED), Some("not a UUID")];
             let mut nodes: Vec<_> =
                 picks.iter().map(|(name, id, uuid)| node(names[*name], ids[*id], uuids[*uuid])).collect();
+            let mut known = BTreeSet::new();
+            nodes.retain(|node| known.insert(node.name.clone()));
             let machines = machines();
             let finding = |shared: &SharedKeys, node: &NodeIdentity| machines.find(node, shared);
             let before: Vec<_> = nodes.iter().map(|node| finding(&SharedKeys::of(&nodes), node)).collect();

@@ -23,6 +23,7 @@ pub mod machine;
 pub mod matching;
 pub mod metrics;
 mod place;
+pub mod shared;
 mod unique;
 pub mod uuid;
 
@@ -40,7 +41,8 @@ pub use brake::Removals;
 pub use catalog::{Extent, Inventory};
 pub use mac::MacAddress;
 pub use machine::{Machine, MachineAddress, Maintenance, MatchKeys};
-pub use matching::{Match, NodeIdentity, SharedKeys, Survey};
+pub use matching::{Match, NodeIdentity, Survey};
+pub use shared::SharedKeys;
 pub use uuid::SystemUuid;
 
 /// What the inventory says of a Node.

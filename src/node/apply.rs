@@ -1,51 +1,37 @@
-//! Writes what the plan says, some Nodes at a time.
+//! Writes what the plan says, one Node at a time.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use futures_util::FutureExt;
 use k8s_openapi::api::core::v1::Node;
-use kube::{Api, Client};
+use kube::Api;
 use serde_json::{Value, json};
 use tracing::{debug, warn};
 
-use super::plan::{Action, Differences, Initialization, Observed};
-use crate::cluster::patch::{self, WriteError, side_by_side};
+use super::plan::{Action, Differences, Initialization};
+use crate::cluster::patch::{self, WriteError};
 use crate::cluster::told::Told;
 use crate::cluster::views;
 use crate::model::NodeName;
 use crate::model::views::{NodeAddress, NodeView};
 
-/// Carries out the actions; answers with each Node as it is afterwards.
-pub(super) async fn apply(
-    client: &Client,
-    observed: &Observed,
-    actions: &BTreeMap<NodeName, Action>,
-) -> Vec<(NodeName, Result<NodeView, WriteError>)> {
-    let api: Api<Node> = Api::all(client.clone());
-    let writes = actions.iter().filter_map(|(name, action)| {
-        let version = observed.nodes.get(name)?.view.resource_version.clone();
-        let api = &api;
-        Some(async move { (name.clone(), write(api, name, version, action).await) }.boxed())
-    });
-    side_by_side(writes.collect()).await
-}
-
-async fn write(api: &Api<Node>, name: &NodeName, version: String, action: &Action) -> Result<NodeView, WriteError> {
+/// Carries out what was planned for a Node; answers with the Node as it is afterwards.
+pub(super) async fn apply(api: Api<Node>, view: Arc<NodeView>, action: &Action) -> Result<NodeView, WriteError> {
     let differences = match action {
         Action::Initialize(initialization) => &initialization.differences,
         Action::Reconcile(differences) => differences,
     };
+    let (name, version) = (&view.name, &view.resource_version);
     let mut written = None;
     if let Some(addresses) = &differences.addresses {
-        written = Some(write_addresses(api, name, &version, addresses).await?);
+        written = Some(write_addresses(&api, name, version, addresses).await?);
     }
-    let version = written.as_ref().and_then(|node| node.metadata.resource_version.clone()).unwrap_or(version);
+    let version = written.as_ref().and_then(|node| node.metadata.resource_version.as_ref()).unwrap_or(version);
     let body = match action {
-        Action::Initialize(initialization) => Some(initialized(&version, initialization)),
-        Action::Reconcile(differences) => metadata(&version, differences),
+        Action::Initialize(initialization) => Some(initialized(version, initialization)),
+        Action::Reconcile(differences) => metadata(version, differences),
     };
     if let Some(body) = body {
-        written = Some(patch::merge(api, name.as_str(), &body).await?);
+        written = Some(patch::merge(&api, name.as_str(), &body).await?);
     }
     written.as_ref().and_then(views::node).ok_or(WriteError::Gone)
 }
@@ -77,7 +63,7 @@ fn metadata(version: &str, differences: &Differences) -> Option<Value> {
 
 /// Provider ID, labels and taints in one write: a Node is never half initialized.
 fn initialized(version: &str, initialization: &Initialization) -> Value {
-    let Initialization { provider_id, taints, differences } = initialization;
+    let Initialization { machine: _, provider_id, taints, differences } = initialization;
     let mut body =
         metadata(version, differences).unwrap_or_else(|| json!({ "metadata": { "resourceVersion": version } }));
     body["spec"] = json!({ "taints": taints });
@@ -102,6 +88,7 @@ pub(super) fn log(name: &NodeName, error: &WriteError) {
 mod tests {
     use super::*;
     use crate::model::views::Taint;
+    use std::collections::BTreeMap;
 
     #[test]
     fn one_write_makes_a_node_initialized() {
@@ -112,6 +99,7 @@ mod tests {
             time_added: Some("2027-01-01T00:00:00Z".to_owned()),
         };
         let mut initialization = Initialization {
+            machine: "m1".parse().expect("an id"),
             provider_id: Some("cairn://m1".parse().expect("a provider ID")),
             taints: vec![taint],
             differences: Differences {

@@ -1,31 +1,13 @@
-//! What is known of every Node now.
+//! What is known of Nodes now.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::Context;
-use super::plan::{MachineFacts, Observed, ObservedMachine, ObservedNode};
+use super::plan::{self, MachineFacts, Observed, ObservedMachine, ObservedNode};
 use crate::api::NodeReportStatus;
-use crate::cluster::written::Written;
 use crate::inventory::{Finding, InventoryState, Machine, MachineAddress, NodeIdentity, SharedKeys};
-use crate::model::NodeName;
 use crate::model::views::{NodeAddress, NodeAddressKind, NodeView};
-
-/// Every Node, with what the inventory in force says of it.
-pub(super) fn observe(context: &mut Context, written: &mut Written<NodeName, NodeView>) -> Observed {
-    let mut views: BTreeMap<_, _> =
-        context.nodes.snapshot().into_values().map(|view| (view.name.clone(), view)).collect();
-    written.lay_over(&mut views);
-    let inventory = Arc::clone(&context.inventory.borrow_and_update());
-    let mut observed = observed(&views, &inventory);
-    for (name, node) in &mut observed.nodes {
-        // Of the many reports only those of Nodes that wait say something here.
-        let report = context.reports.as_ref().filter(|_| node.view.is_uninitialized());
-        let report = report.and_then(|reports| reports.get(name.as_str()));
-        node.reported = report.map(|report| proposed(&report, &node.view)).unwrap_or_default();
-    }
-    observed
-}
+use crate::model::{MachineId, NodeName};
 
 /// The addresses a node's agent proposes, if the report is of this boot.
 fn proposed(report: &NodeReportStatus, view: &NodeView) -> Vec<NodeAddress> {
@@ -39,15 +21,33 @@ fn proposed(report: &NodeReportStatus, view: &NodeView) -> Vec<NodeAddress> {
 
 /// Nodes, with what an inventory says of each.
 pub fn observed(views: &BTreeMap<NodeName, Arc<NodeView>>, inventory: &InventoryState) -> Observed {
-    let identities: BTreeMap<_, _> = views.iter().map(|(name, view)| (name, NodeIdentity::from(&**view))).collect();
-    let shared = SharedKeys::of(identities.values());
-    let node = |(name, view): (&NodeName, &Arc<NodeView>)| {
-        let identity = &identities[name];
-        let machine = machine(inventory.find(identity, &shared));
-        let uuid = shared.uuid_of(identity).map(|uuid| uuid.to_string());
-        (name.clone(), ObservedNode { view: Arc::clone(view), uuid, reported: Vec::new(), machine })
-    };
-    Observed { nodes: views.iter().map(node).collect() }
+    let identities: Vec<_> = views.values().map(|view| NodeIdentity::from(&**view)).collect();
+    let shared = SharedKeys::of(&identities);
+    let nodes = views.iter().map(|(name, view)| (name.clone(), node(Arc::clone(view), inventory, &shared, None)));
+    let owner = |view: &Arc<NodeView>| Some((is_already(view, inventory, &shared)?, view.name.clone()));
+    Observed { nodes: nodes.collect(), owners: views.values().rev().filter_map(owner).collect() }
+}
+
+/// A Node, with what an inventory says of it, and its agent's report if it has one.
+pub(super) fn node(
+    view: Arc<NodeView>,
+    inventory: &InventoryState,
+    shared: &SharedKeys,
+    report: Option<&NodeReportStatus>,
+) -> ObservedNode {
+    let identity = NodeIdentity::from(&*view);
+    let machine = machine(inventory.find(&identity, shared));
+    let uuid = shared.uuid_of(&identity).map(|uuid| uuid.to_string());
+    let reported = report.map(|report| proposed(report, &view)).unwrap_or_default();
+    ObservedNode { view, uuid, reported, machine }
+}
+
+/// Which machine a Node is already.
+pub(super) fn is_already(view: &NodeView, inventory: &InventoryState, shared: &SharedKeys) -> Option<MachineId> {
+    match inventory.find(&NodeIdentity::from(view), shared) {
+        Finding::Present(machine) => plan::is_already(view, Some(&machine.id)),
+        Finding::Absent | Finding::Unknown(_) => plan::is_already(view, None),
+    }
 }
 
 fn machine(finding: Finding) -> ObservedMachine {

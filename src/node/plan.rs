@@ -12,8 +12,10 @@ use crate::model::{MachineId, NodeName, Note, ProviderId};
 /// Everything the plan depends on.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Observed {
-    /// Every Node and what the inventory says of it, by name.
+    /// The Nodes to decide for, and what the inventory says of each, by name.
     pub nodes: BTreeMap<NodeName, ObservedNode>,
+    /// Which Node is which machine already; at least of the machines that these Nodes are.
+    pub owners: BTreeMap<MachineId, NodeName>,
 }
 
 /// A Node and its machine.
@@ -88,6 +90,8 @@ pub enum Action {
 /// What makes a Node initialized.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Initialization {
+    /// The machine that the Node becomes.
+    pub machine: MachineId,
     /// `spec.providerID`, when it is not set.
     pub provider_id: Option<ProviderId>,
     /// `spec.taints` without the uninitialized one, and with the inventory's.
@@ -107,13 +111,14 @@ pub struct Differences {
     pub annotations: BTreeMap<String, String>,
 }
 
-/// Decides for every Node.
+/// Decides for each of the Nodes; what is decided for one does not depend on which others are looked at,
+/// but for two that would become the same machine, of which the first by name does.
 ///
 /// A Node whose machine is not known for certain, or whose addresses do not fit, keeps its taint and
 /// everything else as it is; the note says why.
 pub fn plan(observed: &Observed) -> Plan {
     let mut plan = Plan::default();
-    let mut owners = owners(observed);
+    let mut owners = observed.owners.clone();
     for (name, node) in observed.nodes.iter().filter(|(_, node)| !node.view.is_deleting) {
         let (action, note) = if node.view.is_uninitialized() { plan_new(node, &mut owners) } else { plan_known(node) };
         plan.actions.extend(action.map(|action| (name.clone(), action)));
@@ -122,16 +127,12 @@ pub fn plan(observed: &Observed) -> Plan {
     plan
 }
 
-/// Which Node is which machine already.
-fn owners(observed: &Observed) -> BTreeMap<MachineId, NodeName> {
-    let owner = |(name, node): (&NodeName, &ObservedNode)| {
-        let named = match &node.machine {
-            ObservedMachine::Present(machine) if node.view.provider_id.is_some() => Some(machine.id.clone()),
-            _ => node.view.own_provider_id().map(|id| id.machine().clone()),
-        };
-        Some((named?, name.clone()))
-    };
-    observed.nodes.iter().rev().filter_map(owner).collect()
+/// Which machine a Node is already: the one that it was found to be, or the one that its provider ID names.
+pub fn is_already(view: &NodeView, found: Option<&MachineId>) -> Option<MachineId> {
+    match found {
+        Some(machine) if view.provider_id.is_some() => Some(machine.clone()),
+        _ => view.own_provider_id().map(|id| id.machine().clone()),
+    }
 }
 
 fn plan_new(node: &ObservedNode, owners: &mut BTreeMap<MachineId, NodeName>) -> (Option<Action>, Option<Note>) {
@@ -183,6 +184,7 @@ fn initialize(
     let mut annotations = machine.annotations.clone();
     annotations.extend(first_match(node, machine));
     Ok(Initialization {
+        machine: machine.id.clone(),
         provider_id: view.provider_id.is_none().then(|| ProviderId::from(machine.id.clone())),
         taints: initial_taints(&view.taints, &machine.taints),
         differences: Differences {

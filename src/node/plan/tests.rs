@@ -72,7 +72,16 @@ pub(super) fn observed(nodes: Vec<(NodeView, ObservedMachine)>) -> Observed {
             ObservedNode { uuid: view.system_uuid.clone(), reported: Vec::new(), view: Arc::new(view), machine },
         )
     };
-    Observed { nodes: nodes.into_iter().map(node).collect() }
+    let nodes: BTreeMap<_, _> = nodes.into_iter().map(node).collect();
+    let owner = |(name, node): (&NodeName, &ObservedNode)| {
+        let found = match &node.machine {
+            ObservedMachine::Present(machine) => Some(&machine.id),
+            _ => None,
+        };
+        Some((is_already(&node.view, found)?, name.clone()))
+    };
+    let owners = nodes.iter().rev().filter_map(owner).collect();
+    Observed { nodes, owners }
 }
 
 pub(super) fn plan_one(view: NodeView, machine: ObservedMachine) -> Result<Option<Action>, Note> {
@@ -86,7 +95,7 @@ pub(super) fn applied(view: &NodeView, action: &Action) -> NodeView {
     let mut view = view.clone();
     let differences = match action.clone() {
         Action::Reconcile(differences) => differences,
-        Action::Initialize(Initialization { provider_id, taints, differences }) => {
+        Action::Initialize(Initialization { machine: _, provider_id, taints, differences }) => {
             view.provider_id = provider_id.map(|id| id.to_string()).or(view.provider_id);
             view.taints = taints;
             differences
@@ -107,6 +116,7 @@ pub(super) fn applied(view: &NodeView, action: &Action) -> NodeView {
 fn initialization() -> Initialization {
     let addresses = vec![internal("10.0.0.1"), internal("fd00::1"), address(NodeAddressKind::Hostname, "n1")];
     Initialization {
+        machine: "m1".parse().expect("an id"),
         provider_id: Some("cairn://m1".parse().expect("a provider ID")),
         taints: Vec::new(),
         differences: Differences {

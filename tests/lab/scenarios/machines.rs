@@ -138,6 +138,36 @@ fn a_machine_without_addresses_gets_those_its_agent_reports() {
     });
 }
 
+#[test]
+fn a_node_waits_while_another_has_its_key_or_is_its_machine() {
+    inside(async || {
+        let mut lab = Lab::builder().nodes(1).start().await?;
+        lab.install_cairn().await?;
+        lab.cairn()?.edit("inventory.yaml", "match: {nodeName: n2}", &format!("match: {{systemUUID: {UUID}}}"))?;
+        register(lab.kube(), "one", UUID, None).await?;
+        register(lab.kube(), "two", UUID_SWAPPED, None).await?;
+        lab.spawn_controller()?;
+        wait_for("both are told that nothing names their machine", SOON, async || {
+            for name in ["one", "two"] {
+                told(lab.kube(), name, "MachineUnknown").await?;
+            }
+            Ok(())
+        })
+        .await?;
+        let nodes = Api::<Node>::all(lab.kube().clone());
+        nodes.delete("two", &Default::default()).await?;
+        wait_for("the one that is left is the machine", SOON, async || initialized(lab.kube(), "one").await).await?;
+        register(lab.kube(), "three", "", Some("cairn://rack1-u02")).await?;
+        wait_for("another one that would be it is told who is", SOON, async || {
+            told(lab.kube(), "three", "MachineTaken").await
+        })
+        .await?;
+        nodes.delete("one", &Default::default()).await?;
+        wait_for("it is the machine now", SOON, async || initialized(lab.kube(), "three").await).await?;
+        Ok(())
+    });
+}
+
 /// Creates a Node as a kubelet does that waits for its cloud provider.
 async fn register(client: &Client, name: &str, uuid: &str, provider_id: Option<&str>) -> Result<()> {
     let node = json!({
@@ -183,6 +213,13 @@ fn expect(
 ) -> Result<()> {
     let condition = machine.conditions.iter().find(|condition| condition.kind == kind);
     ensure!(condition.is_some_and(|c| c.status == status && c.reason == reason), "{kind:?} is {condition:?}");
+    Ok(())
+}
+
+/// Whether an Event about the Node has this reason.
+async fn told(client: &Client, name: &str, reason: &str) -> Result<()> {
+    let told = events_of(client, name).await?;
+    ensure!(told.iter().any(|(there, _)| there == reason), "{name}: {told:?}");
     Ok(())
 }
 

@@ -1,0 +1,248 @@
+//! What the room remembers, what it has still to look at, and which writes are on their way.
+//!
+//! A Node is looked at when it changed, when another one that has a key of it or wants its machine did,
+//! when its agent reports an address that it waits for, and when its next try is due; all of them when
+//! the inventory changed and once a period. While a write to it is on its way it waits.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+use k8s_openapi::jiff::Timestamp;
+use kube::Api;
+use tracing::{info, warn};
+
+use super::owners::Owners;
+use super::plan::{self, Action, Observed, Plan};
+use super::{Context, apply, observe};
+use crate::cluster::backoff::Backoff;
+use crate::cluster::changes::Changes;
+use crate::cluster::clock;
+use crate::cluster::events::{News, about_node};
+use crate::cluster::patch::WriteError;
+use crate::cluster::queue::Queue;
+use crate::cluster::traffic::IN_FLIGHT;
+use crate::cluster::written::Written;
+use crate::inventory::{InventoryState, NodeIdentity, SharedKeys};
+use crate::model::views::NodeView;
+use crate::model::{MachineId, Moment, NodeName, Note};
+
+/// A write that was answered.
+pub(super) struct Answered {
+    name: NodeName,
+    /// The machine that the Node becomes by it.
+    becomes: Option<MachineId>,
+    result: Result<NodeView, WriteError>,
+}
+
+/// The room's memory from one signal to the next.
+pub(super) struct Work {
+    inventory: Arc<InventoryState>,
+    /// When all Nodes are looked at again.
+    next_full: Moment,
+    queue: Queue<NodeName>,
+    writes: FuturesUnordered<BoxFuture<'static, Answered>>,
+    written: Written<NodeName, NodeView>,
+    backoff: Backoff<NodeName>,
+    news: News<NodeName>,
+    shared: SharedKeys,
+    owners: Owners,
+    /// Nodes that have no address unless their agents find one.
+    without_address: BTreeSet<NodeName>,
+}
+
+impl Work {
+    /// Nothing is known and everything to be looked at.
+    pub(super) fn new(context: &mut Context, seed: u64) -> Self {
+        Self {
+            inventory: Arc::clone(&context.inventory.borrow_and_update()),
+            next_full: clock::now() + context.period,
+            queue: Queue::default(),
+            writes: FuturesUnordered::new(),
+            written: Written::new(|view| &view.resource_version),
+            backoff: Backoff::new(seed),
+            news: News::default(),
+            shared: SharedKeys::default(),
+            owners: Owners::default(),
+            without_address: BTreeSet::new(),
+        }
+    }
+
+    /// Waits for the next answer to a write; for ever when none is on its way. Cancel-safe.
+    pub(super) async fn answered(&mut self) -> Answered {
+        match self.writes.next().await {
+            Some(answered) => answered,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Whether agents may help.
+    pub(super) fn waits_for_agents(&self) -> bool {
+        !self.without_address.is_empty()
+    }
+
+    /// When something is due although nothing changes.
+    pub(super) fn deadline(&self) -> Moment {
+        self.backoff.deadline().map_or(self.next_full, |retry| retry.min(self.next_full))
+    }
+
+    /// Finds out which Nodes have to be looked at.
+    pub(super) fn look(&mut self, context: &mut Context) {
+        let now = clock::now();
+        let mut changes = context.nodes.take_changes();
+        let inventory = Arc::clone(&context.inventory.borrow_and_update());
+        if !Arc::ptr_eq(&inventory, &self.inventory) {
+            self.inventory = inventory;
+            changes = Changes::All;
+        }
+        if self.next_full <= now {
+            self.next_full = now + context.period;
+            changes = Changes::All;
+        }
+        match changes {
+            Changes::Keys(keys) => self.changed(context, keys.iter().filter_map(|key| key.parse().ok())),
+            Changes::All => {
+                let mut names: BTreeSet<NodeName> = self.shared.nodes().cloned().collect();
+                context.nodes.with(|nodes| names.extend(nodes.values().map(|view| view.name.clone())));
+                self.changed(context, names.into_iter());
+            }
+        }
+        let reported = context.reports.as_mut().map(|reports| reports.take_changes()).unwrap_or_default();
+        let is_reported = |name: &&NodeName| match &reported {
+            Changes::All => true,
+            Changes::Keys(keys) => keys.contains(name.as_str()),
+        };
+        self.without_address.iter().filter(is_reported).cloned().for_each(|name| self.queue.add(name));
+        self.backoff.take_due(now).into_iter().for_each(|name| self.queue.add(name));
+    }
+
+    /// These Nodes changed: they are looked at, and whoever is touched by that.
+    fn changed(&mut self, context: &Context, names: impl Iterator<Item = NodeName>) {
+        let mut touched = BTreeSet::new();
+        for name in names {
+            touched.extend(match self.newest(context, &name) {
+                Some(view) => self.shared.put(&NodeIdentity::from(&*view)),
+                None => self.shared.remove(&name),
+            });
+            touched.insert(name);
+        }
+        for name in touched {
+            let view = self.newest(context, &name);
+            let machine = view.and_then(|view| observe::is_already(&view, &self.inventory, &self.shared));
+            self.owners.put(&name, machine.as_ref()).into_iter().for_each(|rival| self.queue.add(rival));
+            self.queue.add(name);
+        }
+    }
+
+    fn newest(&mut self, context: &Context, name: &NodeName) -> Option<Arc<NodeView>> {
+        self.written.newest(name, context.nodes.get(name.as_str()))
+    }
+
+    /// Plans for the Nodes that wait, as far as writes may be on their way, and begins those writes.
+    pub(super) fn begin(&mut self, context: &Context) {
+        while !self.queue.is_empty() && self.writes.len() < IN_FLIGHT {
+            let names = self.queue.take(IN_FLIGHT - self.writes.len());
+            let observed = self.observe(context, &names);
+            let Plan { mut actions, mut notes } = plan::plan(&observed);
+            for name in names {
+                self.hear(context, &observed, &name, notes.remove(&name));
+                match (actions.remove(&name), observed.nodes.get(&name)) {
+                    (Some(action), Some(node)) if self.backoff.is_due(&name, clock::now()) => {
+                        self.write(context, Arc::clone(&node.view), action);
+                    }
+                    (action, _) => {
+                        if action.is_none() {
+                            self.backoff.succeeded(&name);
+                        }
+                        self.queue.done(&name);
+                    }
+                }
+            }
+        }
+    }
+
+    fn observe(&mut self, context: &Context, names: &[NodeName]) -> Observed {
+        let mut observed = Observed::default();
+        for name in names {
+            let Some(view) = self.newest(context, name) else { continue };
+            // Of the many reports only those of Nodes that wait say something here.
+            let report = context.reports.as_ref().filter(|_| view.is_uninitialized());
+            let report = report.and_then(|reports| reports.get(name.as_str()));
+            let node = observe::node(view, &self.inventory, &self.shared, report.as_deref());
+            if let plan::ObservedMachine::Present(machine) = &node.machine
+                && let Some(owner) = self.owners.of(&machine.id)
+            {
+                observed.owners.insert(machine.id.clone(), owner.clone());
+            }
+            observed.nodes.insert(name.clone(), node);
+        }
+        observed
+    }
+
+    /// Takes note of what stands in a Node's way, and tells it if it is new.
+    fn hear(&mut self, context: &Context, observed: &Observed, name: &NodeName, note: Option<Note>) {
+        self.without_address.remove(name);
+        match &note {
+            Some(Note::NoAddresses { .. }) => drop(self.without_address.insert(name.clone())),
+            Some(Note::MachineTaken { machine, by: _ }) => self.owners.waits(name.clone(), machine.clone()),
+            _ => {}
+        }
+        let is_new = self.news.is_new(name, note.as_ref());
+        if let (Some(note), Some(node), true) = (note, observed.nodes.get(name), is_new) {
+            tell(context, &node.view, note);
+        }
+    }
+
+    fn write(&mut self, context: &Context, view: Arc<NodeView>, action: Action) {
+        let becomes = match &action {
+            Action::Initialize(initialization) => Some(initialization.machine.clone()),
+            Action::Reconcile(_) => None,
+        };
+        if let Some(machine) = &becomes {
+            self.owners.becomes(view.name.clone(), machine.clone());
+        }
+        let (api, name) = (Api::all(context.client.clone()), view.name.clone());
+        self.writes
+            .push(async move { Answered { result: apply::apply(api, view, &action).await, name, becomes } }.boxed());
+    }
+
+    /// Takes note of how a write went.
+    pub(super) fn finish(&mut self, context: &Context, answered: Answered) {
+        let Answered { name, becomes, result } = answered;
+        if let Some(machine) = &becomes {
+            self.owners.became(machine).into_iter().for_each(|rival| self.queue.add(rival));
+        }
+        match result {
+            Ok(view) => {
+                self.backoff.succeeded(&name);
+                if becomes.is_some() {
+                    context.metrics.initialized(seconds_since(view.created_seconds));
+                    tell(context, &view, Note::NodeSynced);
+                }
+                self.written.remember(name.clone(), view);
+                self.changed(context, std::iter::once(name.clone()));
+            }
+            Err(error) => {
+                apply::log(&name, &error);
+                self.backoff.failed(name.clone(), clock::now());
+            }
+        }
+        self.queue.done(&name);
+    }
+}
+
+/// By the wall clock, as the API server dates objects.
+fn seconds_since(created_seconds: i64) -> f64 {
+    let created = Timestamp::from_second(created_seconds).unwrap_or_default();
+    Timestamp::now().duration_since(created).as_secs_f64().max(0.0)
+}
+
+fn tell(context: &Context, view: &NodeView, note: Note) {
+    match note {
+        Note::NodeSynced => info!(node = %view.name, "node initialized"),
+        _ => warn!(node = %view.name, reason = note.reason(), error = %note, "node left as it is"),
+    }
+    context.events.tell(about_node(view), note);
+}
