@@ -11,9 +11,10 @@ use crate::agent::entries::{self, EntryPlan, Memory};
 use crate::agent::peers;
 use crate::agent::routes::{self, RoutePlan};
 use crate::agent::snapshot::{NodeRouteView, Snapshot};
+use crate::agent::witness;
 use crate::api::PeerException;
 use crate::config::peer::Peer;
-use crate::model::{Advert, Moment, NextHops, NodeName, Prefix, RouterId};
+use crate::model::{Advert, Moment, Neighbour, NextHops, NodeName, Prefix, RouterId};
 
 /// Everything this node should do.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,8 +35,10 @@ pub struct Desired {
     pub next_hops: NextHops,
     /// The version of the own `NodeRoute` all this follows from.
     pub own_route: Option<String>,
-    /// The nodes this one vouches for.
+    /// The nodes this one is a witness for.
     pub witnessed: Vec<Arc<NodeRouteView>>,
+    /// The next hops of the routes to them.
+    pub neighbours: BTreeSet<Neighbour>,
 }
 
 /// Plans everything; `memory` is brought up to `now`.
@@ -46,15 +49,18 @@ pub fn plan(snapshot: &Snapshot, memory: &mut Memory, now: Moment) -> Desired {
     let vips = entries.announced.iter().map(|address| Prefix::host(*address));
     let (peers, doubles) = peers::sessions(&snapshot.peers, &snapshot.labels);
     let is_witness_of = |route: &NodeRouteView| route.witnesses.iter().any(|name| name == snapshot.me.as_str());
+    let routes = routes::plan(snapshot);
+    let witnessed: Vec<_> = snapshot.node_routes.values().filter(|route| is_witness_of(route)).cloned().collect();
     Desired {
-        routes: routes::plan(snapshot),
+        neighbours: witness::neighbours(&witnessed, &routes),
+        routes,
         adverts: pod_cidrs.chain(vips).map(|prefix| Advert { prefix }).collect(),
         peers,
         doubles,
         router_id: router_id(snapshot, own),
         next_hops: next_hops(snapshot, own),
         own_route: own.map(|route| route.digest.clone()),
-        witnessed: snapshot.node_routes.values().filter(|route| is_witness_of(route)).cloned().collect(),
+        witnessed,
         entries,
     }
 }

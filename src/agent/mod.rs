@@ -30,6 +30,7 @@ mod rooms;
 pub mod routes;
 pub mod snapshot;
 mod stores;
+pub mod witness;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -178,9 +179,10 @@ impl Agent {
     /// would be made again and again while the garbage collector takes it away.
     fn report(&self, snapshot: &Snapshot, desired: &Desired, wrong_peers: Vec<PeerException>) -> Option<Moment> {
         let outcome = self.rooms.outcome(wrong_peers);
-        let mut status = report::report(&self.boot_id, desired, &outcome);
+        let mut status = report::report(&self.me, &self.boot_id, desired, &outcome);
         self.metrics.show(&status, outcome.repaired);
         let node = self.stores.node.get(self.me.as_str());
+        status.node_uid = node.as_ref().map(|node| node.uid.clone());
         let is_waiting = self.stores.is_synced() && node.as_deref().is_some_and(waits_for_addresses);
         if is_waiting {
             status.default_addresses = propose_addresses(snapshot);

@@ -34,6 +34,7 @@ pub fn outcome(
         established: u32::try_from(established.clone().count()).unwrap_or(u32::MAX),
         announced: established.map(|peer| peer.advertised).min().map_or(0, |n| u32::try_from(n).unwrap_or(u32::MAX)),
         peer_exceptions,
+        ..Outcome::default()
     }
 }
 

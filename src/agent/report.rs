@@ -1,16 +1,18 @@
 //! What the agent tells the cluster, and how often.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::agent::desired::Desired;
 use crate::agent::entries::EntryPlan;
+use crate::agent::witness;
 use crate::api::{
     BgpReport, EntryReport, GuardReport, NoEntry, NodeReportStatus, PeerException, RefusedEntries, RouteException,
-    RouteExceptionReason, RouteReport, Witnessed,
+    RouteExceptionReason, RouteReport, WitnessAnswer,
 };
-use crate::model::{FibRoute, FibWish, Moment, NodeName};
+use crate::model::{FibRoute, FibWish, Moment, NodeName, Prefix};
 
 /// A report lists this many exceptions of a kind; the counts tell of the rest.
 const EXCEPTIONS: usize = 32;
@@ -29,6 +31,10 @@ pub struct Outcome {
     pub settled: Arc<FibWish>,
     /// Routes the kernel has not got, and why.
     pub failed: BTreeMap<FibRoute, (RouteExceptionReason, String)>,
+    /// Whether the next hops that were asked answer (ARP, NDP).
+    pub neighbours: BTreeMap<IpAddr, bool>,
+    /// Routes of others that lead to routers, and those in words.
+    pub carriers: Vec<(Prefix, String)>,
     /// Routes put back since the start.
     pub repaired: u64,
     /// Whether the guard table stands.
@@ -46,12 +52,22 @@ impl Outcome {
     pub fn is_installed(&self, route: &FibRoute) -> bool {
         self.settled.contains(route) && !self.failed.contains_key(route)
     }
+
+    /// Which router carries packets to a prefix: the most specific of its routes.
+    pub fn carrier(&self, prefix: &Prefix) -> Option<&str> {
+        let covers = |of: &&(Prefix, String)| of.0.length() <= prefix.length() && of.0.contains(prefix.address());
+        self.carriers.iter().filter(covers).max_by_key(|(of, _)| of.length()).map(|(_, carrier)| carrier.as_str())
+    }
 }
 
-/// The report of a wish and what became of it.
-pub fn report(boot_id: &str, desired: &Desired, outcome: &Outcome) -> NodeReportStatus {
+/// The report of node `me` on a wish and what became of it.
+pub fn report(me: &NodeName, boot_id: &str, desired: &Desired, outcome: &Outcome) -> NodeReportStatus {
     let plan = &desired.routes;
-    let mut exceptions = plan.exceptions.clone();
+    let is_carried = |exception: &&RouteException| {
+        exception.reason == RouteExceptionReason::NotOnLink
+            && exception.cidr.parse().is_ok_and(|cidr| outcome.carrier(&cidr).is_some())
+    };
+    let mut exceptions: Vec<_> = plan.exceptions.iter().filter(|exception| !is_carried(exception)).cloned().collect();
     exceptions.extend(outcome.failed.iter().filter(|(route, _)| plan.wanted.contains(route)).map(
         |(route, (reason, message))| RouteException {
             node: plan.owners.get(&route.destination).cloned().unwrap_or_default(),
@@ -61,18 +77,22 @@ pub fn report(boot_id: &str, desired: &Desired, outcome: &Outcome) -> NodeReport
         },
     ));
     exceptions.sort();
+    let without = exceptions.iter().filter(|exception| exception.reason.is_here());
+    let nodes_without = without.map(|exception| &exception.node).collect::<BTreeSet<_>>().len();
     exceptions.truncate(EXCEPTIONS);
     let installed = plan.wanted.routes().filter(|route| outcome.is_installed(route)).count();
     let mut peer_exceptions = outcome.peer_exceptions.clone();
     peer_exceptions.truncate(EXCEPTIONS);
     NodeReportStatus {
         boot_id: boot_id.to_owned(),
+        node_uid: None,
         own_route: desired.own_route.clone(),
         default_addresses: Vec::new(),
-        witnessed: witnessed(desired, outcome),
+        witness: witness::answers(me, desired, outcome),
         routes: RouteReport {
             wanted: count(plan.wanted.len() + plan.exceptions.len()),
             installed: count(installed),
+            nodes_without: count(nodes_without),
             exceptions,
         },
         guard: outcome.guard,
@@ -98,21 +118,6 @@ fn entries(plan: &EntryPlan) -> EntryReport {
 
 fn count(items: usize) -> u32 {
     u32::try_from(items).unwrap_or(u32::MAX)
-}
-
-/// The nodes this one vouches for: those all of whose pod CIDRs have a route in the kernel.
-fn witnessed(desired: &Desired, outcome: &Outcome) -> Vec<Witnessed> {
-    let plan = &desired.routes;
-    let is_reached = |node: &NodeName| {
-        let has_exception = plan.exceptions.iter().any(|exception| exception.node == node.as_str());
-        let mut routes = plan
-            .wanted
-            .routes()
-            .filter(|route| plan.owners.get(&route.destination).is_some_and(|owner| owner == node.as_str()));
-        !has_exception && routes.all(|route| outcome.is_installed(route))
-    };
-    let vouched = desired.witnessed.iter().filter(|route| is_reached(&route.node));
-    vouched.map(|route| Witnessed { node: route.node.to_string(), route: route.digest.clone() }).collect()
 }
 
 /// Decides when a report is written: never unchanged, at once when someone waits for it.
@@ -181,22 +186,26 @@ fn at(due: Moment, now: Moment) -> Pace {
     if due <= now { Pace::Now } else { Pace::At(due) }
 }
 
-/// Addresses that nobody waits for any more are no news: they go with the next report.
+/// What nobody waits for any more is no news, and goes with the next report: a proposal of addresses,
+/// an answer as a witness that is not asked for.
 fn says_the_same(published: &NodeReportStatus, current: &NodeReportStatus) -> bool {
-    let proposal_is_over = current.default_addresses.is_empty() && !published.default_addresses.is_empty();
-    match proposal_is_over {
-        true => NodeReportStatus { default_addresses: Vec::new(), ..published.clone() } == *current,
-        false => published == current,
+    let mut published = published.clone();
+    if current.default_addresses.is_empty() {
+        published.default_addresses.clear();
     }
+    published.witness.retain(|answer| current.witness.iter().any(|new| new.node == answer.node));
+    published == *current
 }
 
 /// The leader waits for these: they decide the condition NetworkUnavailable, and where a node is that
 /// nobody knows an address of.
 fn is_urgent(published: &NodeReportStatus, current: &NodeReportStatus) -> bool {
     let proposes = !current.default_addresses.is_empty() && published.default_addresses != current.default_addresses;
-    let waited_for =
-        |report: &NodeReportStatus| (report.boot_id.clone(), report.own_route.clone(), report.witnessed.clone());
-    proposes || waited_for(published) != waited_for(current)
+    let is_new = |answer: &WitnessAnswer| !published.witness.contains(answer);
+    let own = |report: &NodeReportStatus| {
+        (report.boot_id.clone(), report.node_uid.clone(), report.own_route.clone(), report.routes.nodes_without > 0)
+    };
+    proposes || own(published) != own(current) || current.witness.iter().any(is_new)
 }
 
 #[cfg(test)]
@@ -205,6 +214,11 @@ mod tests {
     use crate::agent::cases::{local, node_route, snapshot};
     use crate::agent::desired;
     use crate::agent::entries::Memory;
+    use crate::api::Reached;
+
+    fn me() -> NodeName {
+        "n1".parse().expect("a name")
+    }
 
     fn desired() -> Desired {
         let mut n2 = node_route("n2", &["10.90.0.12"], &["10.244.1.0/24"]);
@@ -221,17 +235,21 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_vouched_for_once_all_its_routes_are_in_the_kernel() {
+    fn what_no_router_carries_either_is_an_exception() {
         let desired = desired();
-        let before = report("b", &desired, &Outcome::default());
-        assert_eq!((before.witnessed.len(), before.routes.wanted, before.routes.installed), (0, 2, 0));
-
         let outcome = Outcome { settled: Arc::new(desired.routes.wanted.clone()), ..Outcome::default() };
-        let after = report("b", &desired, &outcome);
-        let nodes: Vec<_> = after.witnessed.iter().map(|w| w.node.as_str()).collect();
-        assert_eq!((nodes.as_slice(), after.routes.installed), (["n2"].as_slice(), 1));
-        let exceptions: Vec<_> = after.routes.exceptions.iter().map(|e| (e.node.as_str(), e.reason)).collect();
+        let alone = report(&me(), "b", &desired, &outcome);
+        let exceptions: Vec<_> = alone.routes.exceptions.iter().map(|e| (e.node.as_str(), e.reason)).collect();
         assert_eq!(exceptions, [("n3", RouteExceptionReason::NotOnLink)]);
+        let RouteReport { wanted, installed, nodes_without, .. } = alone.routes;
+        assert_eq!((wanted, installed, nodes_without), (2, 1, 1));
+
+        let carriers = [("0.0.0.0/0", "the default route"), ("10.244.0.0/16", "a learned route")];
+        let carriers = carriers.map(|(prefix, by)| (prefix.parse().expect("a prefix"), by.to_owned())).into();
+        let outcome = Outcome { carriers, ..outcome };
+        let carried = report(&me(), "b", &desired, &outcome).routes;
+        assert_eq!((carried.exceptions, carried.nodes_without), (vec![], 0));
+        assert_eq!(outcome.carrier(&"10.244.2.0/24".parse().expect("a prefix")), Some("a learned route"));
     }
 
     #[test]
@@ -242,7 +260,7 @@ mod tests {
             failed: desired.routes.wanted.routes().map(|route| (route.clone(), refused.clone())).collect(),
             ..Outcome::default()
         };
-        let exceptions = report("b", &desired, &outcome).routes.exceptions;
+        let exceptions = report(&me(), "b", &desired, &outcome).routes.exceptions;
         let of_n2: Vec<_> = exceptions.iter().filter(|e| e.node == "n2").map(|e| e.reason).collect();
         assert_eq!(of_n2, [RouteExceptionReason::Unreachable]);
     }
@@ -301,6 +319,29 @@ mod tests {
             let (soon, later) = if is_lost { (Pace::At(at(11.0)), Pace::Now) } else { (Pace::Rest, Pace::Rest) };
             assert_eq!(pacer.pace(&written, Duration::ZERO, at(10.5)), soon, "{name}");
             assert_eq!(pacer.pace(&written, Duration::ZERO, at(11.0)), later, "{name}");
+        }
+    }
+
+    #[test]
+    fn an_answer_is_urgent_and_one_that_is_not_asked_for_any_more_is_no_news() {
+        let at = |seconds| Moment::since_boot(Duration::from_secs(seconds));
+        let answer = |node: &str, answer| WitnessAnswer {
+            node: node.to_owned(),
+            route: "0".repeat(16),
+            answer,
+            message: None,
+        };
+        let of = |answers: &[WitnessAnswer]| NodeReportStatus { witness: answers.to_vec(), ..Default::default() };
+        let (n2, n3) = (answer("n2", Reached::Ok), answer("n3", Reached::Ok));
+        for (name, from, to, want) in [
+            ("asked for", of(&[n2.clone()]), of(&[n2.clone(), n3.clone()]), Pace::Now),
+            ("another answer", of(&[n2.clone()]), of(&[answer("n2", Reached::NoRoute)]), Pace::Now),
+            ("no longer asked for", of(&[n2.clone(), n3.clone()]), of(&[n3.clone()]), Pace::Rest),
+            ("another is asked for", of(&[n2.clone()]), of(&[n3]), Pace::Now),
+        ] {
+            let mut pacer = Pacer::default();
+            pacer.wrote(from, at(100));
+            assert_eq!(pacer.pace(&to, Duration::ZERO, at(101)), want, "{name}");
         }
     }
 

@@ -1,7 +1,8 @@
 #![expect(clippy::disallowed_methods, reason = "shell: starts the rooms' tasks")]
 //! The rooms the agent hands its wishes to, and what they answer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use tokio::sync::watch;
@@ -19,7 +20,7 @@ use crate::bgp::{self, HoldTime, PeerConfig, SpeakerStatus};
 use crate::config::peer::Peer;
 use crate::kernel::guard::GuardStatus;
 use crate::kernel::{self, RouteStatus};
-use crate::model::{FibWish, Guarded, LocalAddress, NextHops, PeerName, RouterId};
+use crate::model::{FibWish, Guarded, LocalAddress, Neighbour, NextHops, PeerName, RouterId};
 
 /// Wishes on their way to the rooms, answers on their way back. Latest wins in both directions.
 ///
@@ -27,11 +28,13 @@ use crate::model::{FibWish, Guarded, LocalAddress, NextHops, PeerName, RouterId}
 pub struct Rooms {
     routes: watch::Sender<Option<Arc<FibWish>>>,
     guarded: watch::Sender<Option<Arc<Guarded>>>,
+    neighbours: watch::Sender<Arc<BTreeSet<Neighbour>>>,
     speaker: watch::Sender<Arc<bgp::Desired>>,
     report: watch::Sender<Option<Publication>>,
     local: watch::Receiver<Option<Arc<Vec<LocalAddress>>>>,
     route_status: watch::Receiver<RouteStatus>,
     guard_status: watch::Receiver<GuardStatus>,
+    neighbour_status: watch::Receiver<BTreeMap<IpAddr, bool>>,
     speaker_status: watch::Receiver<SpeakerStatus>,
 }
 
@@ -45,24 +48,39 @@ impl Rooms {
     ) -> (Self, JoinHandle<()>) {
         let (routes, wanted_routes) = watch::channel(None);
         let (guarded, wanted_guard) = watch::channel(None);
+        let (neighbours, wanted_neighbours) = watch::channel(Arc::default());
         let (speaker, wanted_speech) = watch::channel(Arc::new(silence()));
         let (report, publications) = watch::channel(None);
         let (local_sender, local) = watch::channel(None);
         let (route_sender, route_status) = watch::channel(RouteStatus::default());
         let (guard_sender, guard_status) = watch::channel(GuardStatus::default());
+        let (neighbour_sender, neighbour_status) = watch::channel(BTreeMap::new());
         let (speaker_sender, speaker_status) = watch::channel(SpeakerStatus::default());
         tasks.spawn(
             async move { Ok(kernel::netlink::run(kernel::Place::default(), wanted_routes, route_sender).await?) },
         );
         tasks.spawn(async move { Ok(kernel::addresses::watch_addresses(local_sender).await?) });
         tasks.spawn(async move { Ok(kernel::guard::run(wanted_guard, guard_sender).await?) });
+        tasks.spawn(async move { Ok(kernel::neighbours::run(wanted_neighbours, neighbour_sender).await?) });
         let (client, node, metrics) = (options.client.clone(), options.node.clone(), metrics.clone());
         tasks.spawn(async move {
             publisher::run(client, node, publications, metrics).await;
             Ok(())
         });
         let speaking = tokio::spawn(bgp::run(wanted_speech, speaker_sender));
-        (Self { routes, guarded, speaker, report, local, route_status, guard_status, speaker_status }, speaking)
+        let rooms = Self {
+            routes,
+            guarded,
+            neighbours,
+            speaker,
+            report,
+            local,
+            route_status,
+            guard_status,
+            neighbour_status,
+            speaker_status,
+        };
+        (rooms, speaking)
     }
 
     /// Waits until a room has something new to say. Cancel-safe.
@@ -72,6 +90,7 @@ impl Rooms {
             news = self.local.changed() => news,
             news = self.route_status.changed() => news,
             news = self.guard_status.changed() => news,
+            news = self.neighbour_status.changed() => news,
             news = self.speaker_status.changed() => news,
         };
         if has_news.is_err() {
@@ -84,9 +103,10 @@ impl Rooms {
         self.local.borrow().as_deref().cloned()
     }
 
-    /// Hands the kernel its routes.
+    /// Hands the kernel its routes, and the next hops to ask for.
     pub fn wish_routes(&self, desired: &Desired) {
         set(&self.routes, Some(Arc::new(desired.routes.wanted.clone())));
+        set(&self.neighbours, Arc::new(desired.neighbours.clone()));
     }
 
     /// Hands the speaker and the guard what is announced, and in whose name.
@@ -106,7 +126,10 @@ impl Rooms {
 
     /// What became of the wish so far.
     pub fn outcome(&self, wrong_peers: Vec<PeerException>) -> Outcome {
-        outcome(&self.route_status.borrow(), &self.guard_status.borrow(), &self.speaker_status.borrow(), wrong_peers)
+        let neighbours = self.neighbour_status.borrow().clone();
+        let outcome =
+            outcome(&self.route_status.borrow(), &self.guard_status.borrow(), &self.speaker_status.borrow(), wrong_peers);
+        Outcome { neighbours, ..outcome }
     }
 
     /// Hands over the report; without one, nothing is written any more.

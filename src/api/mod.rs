@@ -25,9 +25,9 @@ pub use condition::{Condition, ConditionReason, ConditionStatus, ConditionType};
 pub use machine::{Machine, MachineSpec, MachineStatus};
 pub use node_report::{
     BgpReport, EntryReport, GuardReport, NoEntry, NodeReport, NodeReportSpec, NodeReportStatus, PeerException,
-    RefusedEntries, RouteException, RouteExceptionReason, RouteReport, Witnessed,
+    Reached, RefusedEntries, RouteException, RouteExceptionReason, RouteReport, WitnessAnswer,
 };
-pub use node_route::{EntryFlag, NodeRoute, NodeRouteSpec};
+pub use node_route::{EntryFlag, NodeRoute, NodeRouteSpec, majority};
 pub use selector::{LabelOperator, LabelRequirement, LabelSelector};
 
 /// The API group of every custom resource.

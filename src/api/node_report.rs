@@ -34,6 +34,9 @@ pub struct NodeReportSpec {}
 pub struct NodeReportStatus {
     /// The kernel's boot id; a report of an earlier boot says nothing of today's routes.
     pub boot_id: String,
+    /// `metadata.uid` of the Node it is about: one that was deleted and registered again is another.
+    #[serde(default)]
+    pub node_uid: Option<String>,
     /// Digest of the own `NodeRoute` the agent acted on; absent before it has seen one.
     #[serde(default)]
     pub own_route: Option<String>,
@@ -42,9 +45,9 @@ pub struct NodeReportStatus {
     #[serde(default)]
     #[schemars(length(max = 2), inner(length(max = 45)))]
     pub default_addresses: Vec<String>,
-    /// Nodes this one is a witness for, and the version of their routes that is in its kernel.
+    /// What it says as a witness of other nodes; silence is no answer.
     #[serde(default)]
-    pub witnessed: Vec<Witnessed>,
+    pub witness: Vec<WitnessAnswer>,
     /// Kernel routes to other nodes' pods.
     pub routes: RouteReport,
     /// The nftables table `inet cairn`, which refuses packets to ports that no Service has.
@@ -55,14 +58,32 @@ pub struct NodeReportStatus {
     pub bgp: BgpReport,
 }
 
-/// A node this one has routes to.
+/// Whether one other node's pods can be reached from here.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Witnessed {
-    /// The node.
+pub struct WitnessAnswer {
+    /// The other node.
     pub node: String,
-    /// Digest of its `NodeRoute` that the kernel's routes agree with.
+    /// Digest of the version of its `NodeRoute` that this is about.
     pub route: String,
+    /// Whether they can, and why not.
+    pub answer: Reached,
+    /// The particulars: why not, or which router carries the packets where no route of ours does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+/// Whether a node's pods can be reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub enum Reached {
+    /// The kernel has the routes, or a router carries the packets.
+    Ok,
+    /// A route is not in the kernel; the message says why.
+    NoRoute,
+    /// The route's next hop does not answer (ARP, NDP).
+    NextHopSilent,
+    /// The node is not on a network of this one, and no route leads to a router.
+    NoRouter,
 }
 
 /// Kernel routes to other nodes' pods.
@@ -73,6 +94,9 @@ pub struct RouteReport {
     pub wanted: u32,
     /// Those with a route in the kernel.
     pub installed: u32,
+    /// Other nodes that this one lacks a route to for a reason that lies here.
+    #[serde(default)]
+    pub nodes_without: u32,
     /// Those without, and why; the first 32.
     #[serde(default)]
     pub exceptions: Vec<RouteException>,
@@ -113,6 +137,16 @@ pub enum RouteExceptionReason {
     Refused,
     /// The CIDR or address in the `NodeRoute` does not parse.
     Malformed,
+}
+
+impl RouteExceptionReason {
+    /// Whether the reason lies with this node, not with the one that the CIDR is of.
+    pub fn is_here(self) -> bool {
+        match self {
+            Self::NotOnLink | Self::Unreachable | Self::NoCarrier | Self::OwnedByOther | Self::Denied | Self::Refused => true,
+            Self::NoAddressOfFamily | Self::Contested | Self::Malformed => false,
+        }
+    }
 }
 
 /// Whether the guard table stands.

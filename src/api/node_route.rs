@@ -34,9 +34,10 @@ pub struct NodeRouteSpec {
     pub zone: Option<String>,
     /// Whether the node may be an entry for the addresses of Services.
     pub entry: EntryFlag,
-    /// Nodes whose agents confirm in their reports that they have routes to this one.
+    /// Nodes whose agents say in their reports whether they have routes to this one. A majority of
+    /// them, the first, say so in any case; the others when they have none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 3))]
+    #[schemars(length(max = 5))]
     pub witnesses: Vec<String>,
 }
 
@@ -47,6 +48,11 @@ pub enum EntryFlag {
     Eligible,
     /// It carries the label `node.kubernetes.io/exclude-from-external-load-balancers`.
     ExcludedByLabel,
+}
+
+/// How many of so many witnesses are a majority: more than half; none of none.
+pub fn majority(witnesses: usize) -> usize {
+    if witnesses == 0 { 0 } else { witnesses / 2 + 1 }
 }
 
 impl NodeRouteSpec {
@@ -76,6 +82,11 @@ mod tests {
             entry: EntryFlag::Eligible,
             witnesses: Vec::new(),
         }
+    }
+
+    #[test]
+    fn a_majority_is_more_than_half() {
+        assert_eq!([0, 1, 2, 3, 4, 5].map(majority), [0, 1, 2, 2, 3, 3]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::ResourceExt;
 
 use crate::model::views::{
-    EndpointCounts, EndpointView, Ingress, IpFamilyPolicy, IpMode, NodeAddress, NodeAddressKind, NodeView,
+    Condition, EndpointCounts, EndpointView, Ingress, IpFamilyPolicy, IpMode, NodeAddress, NodeAddressKind, NodeView,
     POD_CIDR_UNAVAILABLE, ServiceView, Taint, TrafficPolicy, Truth,
 };
 use crate::model::{Family, NetError, PortProtocol, Prefix, ServiceKey};
@@ -51,8 +51,11 @@ pub fn node(node: &Node) -> Option<NodeView> {
         taints: spec.and_then(|s| s.taints.as_ref()).into_iter().flatten().map(taint).collect(),
         addresses: status.and_then(|s| s.addresses.as_ref()).into_iter().flatten().filter_map(node_address).collect(),
         ready: condition(node, "Ready").map(|c| truth(&c.status)),
-        network_unavailable: condition(node, "NetworkUnavailable")
-            .map(|c| (truth(&c.status), c.reason.clone().unwrap_or_default())),
+        network_unavailable: condition(node, "NetworkUnavailable").map(|c| Condition {
+            status: truth(&c.status),
+            reason: c.reason.clone().unwrap_or_default(),
+            message: c.message.clone().unwrap_or_default(),
+        }),
         system_uuid: info.map(|i| i.system_uuid.clone()).filter(|id| !id.is_empty()),
         boot_id: info.map(|i| i.boot_id.clone()).filter(|id| !id.is_empty()),
     })

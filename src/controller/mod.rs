@@ -35,6 +35,7 @@ use crate::inventory::{self, InventoryState, file};
 use crate::leader::{self, LeaseConfig, Placement};
 use crate::lifecycle;
 use crate::node;
+use crate::route;
 use crate::telemetry::build;
 use crate::telemetry::health::Health;
 use crate::telemetry::log::Verbosity;
@@ -70,6 +71,7 @@ pub async fn run(options: Options, verbosity: Verbosity, stop: impl Future<Outpu
         metrics: metrics.clone(),
         node_metrics: node::metrics::Metrics::register(&mut registry),
         lifecycle_metrics: lifecycle::Metrics::register(&mut registry),
+        route_metrics: route::metrics::Metrics::register(&mut registry),
     };
     let mut rooms = Rooms::new(server.clone(), inventory, shown);
     main.watch_over(&health, "leaderElection");

@@ -28,6 +28,7 @@ use crate::inventory::InventoryState;
 use crate::leader::{self, Leadership, LeaseConfig};
 use crate::model::Note;
 use crate::model::views::{NodeView, ServiceView};
+use crate::route::spec::Responsibility;
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
 use crate::{lifecycle, machine, node, route, service};
@@ -54,6 +55,8 @@ pub struct Shown {
     pub node_metrics: node::metrics::Metrics,
     /// The lifecycle room's own.
     pub lifecycle_metrics: lifecycle::Metrics,
+    /// The route room's own.
+    pub route_metrics: route::metrics::Metrics,
 }
 
 /// The rooms of this process, and their tasks.
@@ -107,9 +110,8 @@ impl Rooms {
         controllers: &BTreeSet<Controller>,
         election: &Election,
     ) -> anyhow::Result<()> {
-        let mut controllers = controllers.clone();
-        if !options.configures_routes && controllers.remove(&Controller::Route) {
-            warn!("routes are not configured: --configure-cloud-routes=false");
+        if !options.configures_routes && controllers.contains(&Controller::Route) {
+            warn!("routes between pods are left alone: --configure-cloud-routes=false");
         }
         if let Some(lease) = election.lease() {
             let client = self.server.client("leader-election")?;
@@ -118,8 +120,8 @@ impl Rooms {
             events.tell(about_lease(&lease.namespace, &lease.name), note);
             self.leases.push(events);
         }
-        let stores = self.watch(&controllers)?;
-        for (place, controller) in (0..).zip(controllers) {
+        let stores = self.watch(controllers)?;
+        for (place, &controller) in (0..).zip(controllers) {
             // As upstream, up to twice as long.
             let delay = options.start_interval.mul_f64(f64::from(place) * (1.0 + fastrand::f64()));
             self.start_one(controller, options, &stores, election, delay)?;
@@ -218,8 +220,20 @@ impl Rooms {
                 let (Some(routes), Some(reports)) = (stores.routes.clone(), stores.reports.clone()) else {
                     return Ok(());
                 };
-                let period = periods.route_reconciliation;
-                let context = route::Context { client, nodes, routes, reports, period };
+                let context = route::Context {
+                    events: self.events(&client, route::REPORTER, election.identity()),
+                    client,
+                    nodes,
+                    routes,
+                    reports,
+                    responsibility: match options.configures_routes {
+                        true if options.cluster_cidrs.is_empty() => Responsibility::Everything,
+                        true => Responsibility::Within(options.cluster_cidrs.clone()),
+                        false => Responsibility::Nothing,
+                    },
+                    metrics: self.shown.route_metrics.clone(),
+                    period: periods.route_reconciliation,
+                };
                 self.spawn(controller, delay, async move { route::run(context, seed).await });
             }
         }

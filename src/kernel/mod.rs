@@ -16,6 +16,8 @@ pub mod guard;
 mod journal;
 mod known;
 mod messages;
+mod neighbour;
+pub mod neighbours;
 pub mod netlink;
 mod pace;
 pub mod place;

@@ -45,6 +45,15 @@ pub struct LocalAddress {
     pub prefix: Prefix,
 }
 
+/// A host on a network of this node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Neighbour {
+    /// Its address.
+    pub address: IpAddr,
+    /// The index of the interface that it is behind.
+    pub interface: u32,
+}
+
 /// The transport protocols a Service port can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum PortProtocol {

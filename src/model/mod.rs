@@ -15,7 +15,7 @@ pub mod term;
 pub mod views;
 
 pub use fib::{FibRoute, FibWish, Hop, Hops, Rank, Target};
-pub use intents::{Advert, Guarded, LocalAddress, NextHops, PortProtocol, ServedPort};
+pub use intents::{Advert, Guarded, LocalAddress, Neighbour, NextHops, PortProtocol, ServedPort};
 pub use leadership::Leadership;
 pub use machine::MachineState;
 pub use moment::Moment;

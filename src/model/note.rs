@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::intents::PortProtocol;
 use super::names::{MachineId, NodeName, PoolName, ServiceKey};
-use super::net::Family;
+use super::net::{Family, Prefix};
 
 /// One thing to know about an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -108,6 +108,35 @@ pub enum Note {
     },
     /// A Node is not Ready, and someone works on its machine.
     MachineInMaintenance,
+
+    /// A Node's pods cannot be reached.
+    RouteNotCreated {
+        /// The Node.
+        node: NodeName,
+        /// Its `metadata.uid`.
+        uid: String,
+        /// Its pod CIDRs.
+        cidrs: Vec<Prefix>,
+        /// What is missing.
+        why: String,
+    },
+    /// A Node's own agent lacks routes to many other nodes.
+    RoutesIncomplete {
+        /// To how many.
+        nodes: u32,
+        /// Some of them, and why.
+        such_as: Vec<String>,
+    },
+    /// A Node's network should be called unavailable, but more than the limit would be within ten minutes.
+    RouteStormHeld {
+        /// What is missing.
+        why: String,
+    },
+    /// A Node has a pod CIDR outside `--cluster-cidr`.
+    PodCidrOutsideCluster {
+        /// The pod CIDR.
+        cidr: Prefix,
+    },
 
     /// A Service has its addresses.
     LoadBalancerEnsured,
@@ -334,6 +363,11 @@ impl Note {
             Self::NodeDeleteFailed { .. } => "DeletingNodeFailed",
             Self::DeletionsHeld { .. } => "DeletionsHeld",
             Self::MachineInMaintenance => "MachineInMaintenance",
+            // Upstream's reason.
+            Self::RouteNotCreated { .. } => "FailedToCreateRoute",
+            Self::RoutesIncomplete { .. } => "RoutesIncomplete",
+            Self::RouteStormHeld { .. } => "RouteStormHeld",
+            Self::PodCidrOutsideCluster { .. } => "PodCIDROutsideCluster",
             Self::LoadBalancerEnsured => "EnsuredLoadBalancer",
             Self::LoadBalancerDeleted => "DeletedLoadBalancer",
             Self::NoPool => "NoPool",
@@ -446,6 +480,23 @@ impl fmt::Display for Note {
             Self::MachineInMaintenance => {
                 f.write_str("the node is not ready and its machine is in maintenance: the node is left as it is")
             }
+            Self::RouteNotCreated { node, uid, cidrs, why } => {
+                let cidrs: Vec<_> = cidrs.iter().map(ToString::to_string).collect();
+                write!(f, "Could not create route {uid} {} for node {node}: {why}", cidrs.join(","))
+            }
+            Self::RoutesIncomplete { nodes, such_as } => write!(
+                f,
+                "this node lacks routes to {nodes} others, so the fault is looked for here and it is no witness of others: {}",
+                such_as.join("; ")
+            ),
+            Self::RouteStormHeld { why } => write!(
+                f,
+                "{why}; but within ten minutes more than a tenth of the nodes, and more than one, would lose their network, so NetworkUnavailable stays as it is on all of them"
+            ),
+            Self::PodCidrOutsideCluster { cidr } => write!(
+                f,
+                "pod CIDR {cidr} lies outside --cluster-cidr: no route to it is made, and one that is there stays"
+            ),
             Self::LoadBalancerEnsured => f.write_str("Ensured load balancer"),
             Self::LoadBalancerDeleted => f.write_str("Deleted load balancer"),
             Self::NoPool => f.write_str(

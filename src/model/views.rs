@@ -55,8 +55,8 @@ pub struct NodeView {
     pub addresses: Vec<NodeAddress>,
     /// Status of the condition `Ready`.
     pub ready: Option<Truth>,
-    /// Status and reason of the condition `NetworkUnavailable`.
-    pub network_unavailable: Option<(Truth, String)>,
+    /// The condition `NetworkUnavailable`.
+    pub network_unavailable: Option<Condition>,
     /// `status.nodeInfo.systemUUID`; `None` when empty.
     pub system_uuid: Option<String>,
     /// `status.nodeInfo.bootID`; `None` when empty.
@@ -135,6 +135,17 @@ pub enum NodeAddressKind {
     /// A name the world can resolve.
     #[serde(rename = "ExternalDNS")]
     ExternalDns,
+}
+
+/// What a condition says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Condition {
+    /// Whether it holds.
+    pub status: Truth,
+    /// Why, in one word.
+    pub reason: String,
+    /// Why, in a sentence.
+    pub message: String,
 }
 
 /// The status of a condition.

@@ -11,7 +11,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 
 use super::observe;
-use super::plan::{Network, ObservedRoute, RouteAction};
+use super::plan::{ConditionWrite, ObservedRoute, RouteAction};
 use crate::api::{NodeRoute, NodeRouteSpec};
 use crate::cluster::patch::{FIELD_MANAGER, WriteError, side_by_side, within};
 use crate::cluster::views;
@@ -75,13 +75,13 @@ fn owned(name: &NodeName, owner_uid: &str, spec: &NodeRouteSpec) -> NodeRoute {
 /// Writes the conditions; answers with each Node as it is afterwards.
 pub(super) async fn conditions(
     client: &Client,
-    conditions: &BTreeMap<NodeName, Network>,
+    conditions: &BTreeMap<NodeName, ConditionWrite>,
 ) -> Vec<(NodeName, Result<NodeView, WriteError>)> {
     let api: Api<Node> = Api::all(client.clone());
     let api = &api;
-    let writes = conditions.iter().map(|(name, network)| {
+    let writes = conditions.iter().map(|(name, write)| {
         async move {
-            let body = condition(*network, Timestamp::now());
+            let body = body(write, Timestamp::now());
             // Strategic: conditions are merged by their type, the kubelet's stay.
             let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
             let written = within(api.patch_status(name.as_str(), &parameters, &Patch::Strategic(&body))).await;
@@ -92,32 +92,41 @@ pub(super) async fn conditions(
     side_by_side(writes.collect()).await
 }
 
-fn condition(network: Network, now: Timestamp) -> Value {
-    let status = match network.unavailable() {
+/// A Node that was registered again meanwhile is another, and the API server refuses by its uid.
+fn body(write: &ConditionWrite, now: Timestamp) -> Value {
+    let ConditionWrite { uid, condition, is_transition } = write;
+    let status = match condition.status {
         Truth::True => "True",
         Truth::False => "False",
         Truth::Unknown => "Unknown",
     };
-    let condition = json!({
+    let mut written = json!({
         "type": "NetworkUnavailable",
         "status": status,
-        "reason": network.reason(),
-        "message": network.message(),
+        "reason": condition.reason,
+        "message": condition.message,
         "lastHeartbeatTime": Time(now),
-        "lastTransitionTime": Time(now),
     });
-    json!({ "status": { "conditions": [condition] } })
+    if *is_transition {
+        written["lastTransitionTime"] = json!(Time(now));
+    }
+    json!({ "metadata": { "uid": uid }, "status": { "conditions": [written] } })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::route::network::Network;
 
     #[test]
     fn the_condition_reads_as_upstreams() {
         let now = Timestamp::from_second(1_800_000_000).expect("a time");
+        let condition = Network::Routed.condition();
+        let write = ConditionWrite { uid: "uid-1".to_owned(), condition, is_transition: true };
+        let body = body(&write, now);
+        assert_eq!(body["metadata"]["uid"], "uid-1");
         assert_eq!(
-            condition(Network::Routed, now)["status"]["conditions"][0],
+            body["status"]["conditions"][0],
             json!({
                 "type": "NetworkUnavailable",
                 "status": "False",

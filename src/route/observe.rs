@@ -1,21 +1,52 @@
-//! What is known of Nodes, their routes and the reports on them now.
+//! What came, changed or went since the planner last heard of it.
+
+use std::sync::Arc;
 
 use kube::ResourceExt;
 
-use super::plan::{Observed, ObservedRoute};
+use super::plan::{ObservedRoute, Planner};
 use super::{Context, Memory};
 use crate::api::{NodeReport, NodeReportStatus, NodeRoute};
+use crate::cluster::changes::Changes;
+use crate::cluster::store::Store;
+use crate::model::NodeName;
 
-/// Every Node, `NodeRoute` and `NodeReport`.
-pub(super) fn observe(context: &Context, memory: &mut Memory) -> Observed {
-    let nodes = context.nodes.snapshot().into_values().map(|view| (view.name.clone(), view));
-    let routes = context.routes.snapshot().into_iter().filter_map(|(name, route)| Some((name.parse().ok()?, route)));
-    let reports =
-        context.reports.snapshot().into_iter().filter_map(|(name, report)| Some((name.parse().ok()?, report)));
-    let mut observed = Observed { nodes: nodes.collect(), routes: routes.collect(), reports: reports.collect() };
-    memory.nodes.lay_over(&mut observed.nodes);
-    memory.routes.lay_over(&mut observed.routes);
-    observed
+/// Tells the planner what the stores have and what was written since.
+pub(super) fn observe(context: &mut Context, memory: &mut Memory) {
+    let Memory { planner, nodes, routes, .. } = memory;
+    for (name, view) in news(&mut context.nodes, |planner| planner.observed().nodes.keys(), planner) {
+        let view = nodes.newest(&name, view);
+        planner.node(&name, view);
+    }
+    for (name, route) in news(&mut context.routes, |planner| planner.observed().node_routes.keys(), planner) {
+        let route = routes.newest(&name, route);
+        planner.route(&name, route);
+    }
+    for (name, report) in news(&mut context.reports, |planner| planner.observed().node_reports.keys(), planner) {
+        planner.report(&name, report);
+    }
+}
+
+/// The objects that may have changed, those that are gone as `None`.
+fn news<'a, V, K>(
+    store: &mut Store<V>,
+    known: impl FnOnce(&'a Planner) -> K,
+    planner: &'a Planner,
+) -> Vec<(NodeName, Option<Arc<V>>)>
+where
+    V: PartialEq + Send + Sync + 'static,
+    K: Iterator<Item = &'a NodeName>,
+{
+    match store.take_changes() {
+        Changes::Keys(keys) => keys.into_iter().filter_map(|key| Some((key.parse().ok()?, store.get(&key)))).collect(),
+        Changes::All => {
+            let all = store.snapshot();
+            let gone = known(planner).filter(|name| !all.contains_key(name.as_str()));
+            let gone: Vec<_> = gone.map(|name| (name.clone(), None)).collect();
+            let here = all.into_iter().filter_map(|(name, view)| Some((name.parse().ok()?, Some(view))));
+            here.chain(gone).collect()
+        }
+    }
 }
 
 /// The view of a `NodeRoute`.

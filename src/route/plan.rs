@@ -1,27 +1,39 @@
-//! What to write for each Node's routes: pure.
+//! What to write for each Node's routes: pure, and only of those that something has changed about.
+//!
+//! [`Planner`] is told what came, changed or went, and plans those Nodes anew that this can matter
+//! to: the Node itself, those that it is a witness of, those that lack witnesses. So a Node that
+//! joins ten thousand others costs what it costs among ten. Whatever was planned and not carried
+//! out is planned again when its Node is looked at again; [`Planner::look_at_all`] looks at each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::witnesses;
-use crate::api::{EntryFlag, NodeReportStatus, NodeRouteSpec};
-use crate::model::NodeName;
-use crate::model::views::{NodeView, Truth};
+use super::brake::{self, Brake};
+use super::case::{Case, Decision, GRACE, Scene, Verdict};
+use super::evidence::{self, Answer};
+use super::network::{Lack, Network};
+use super::spec::{self, Responsibility};
+use super::witnesses::Candidates;
+use crate::api::{NodeReportStatus, NodeRouteSpec};
+use crate::model::views::{Condition, NodeView, Truth};
+use crate::model::{Moment, NodeName, Note};
 
-const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
-const ZONE: &str = "topology.kubernetes.io/zone";
+/// A condition that only says its reason in other words is written this seldom.
+const REWORDING: Duration = Duration::from_secs(10);
 
 /// Everything the plan depends on.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Observed {
     /// Every Node.
     pub nodes: BTreeMap<NodeName, Arc<NodeView>>,
     /// Every `NodeRoute`.
-    pub routes: BTreeMap<NodeName, Arc<ObservedRoute>>,
+    pub node_routes: BTreeMap<NodeName, Arc<ObservedRoute>>,
     /// Every `NodeReport`.
-    pub reports: BTreeMap<NodeName, Arc<NodeReportStatus>>,
+    pub node_reports: BTreeMap<NodeName, Arc<NodeReportStatus>>,
 }
 
 /// A `NodeRoute` as the API server has it.
@@ -38,10 +50,23 @@ pub struct ObservedRoute {
 /// What to do.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Plan {
+    /// The Nodes that were looked at.
+    pub looked_at: BTreeSet<NodeName>,
     /// At most one action a `NodeRoute`.
     pub routes: BTreeMap<NodeName, RouteAction>,
     /// The Nodes whose condition `NetworkUnavailable` has to change.
-    pub conditions: BTreeMap<NodeName, Network>,
+    pub conditions: BTreeMap<NodeName, ConditionWrite>,
+}
+
+/// What a Node's condition `NetworkUnavailable` is to say.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ConditionWrite {
+    /// `metadata.uid` of the Node.
+    pub uid: String,
+    /// What it is to say.
+    pub condition: Condition,
+    /// Whether this is more than another wording.
+    pub is_transition: bool,
 }
 
 /// What to do with one `NodeRoute`.
@@ -58,400 +83,379 @@ pub enum RouteAction {
     Delete,
 }
 
-/// Whether pods of a Node can be reached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Network {
-    /// Every witness has its routes.
+/// What a note is about: a Node may have one of each kind.
+pub type About = (NodeName, &'static str);
+
+/// What is remembered of one Node.
+#[derive(Debug, Clone, Default)]
+struct Memory {
+    case: Case,
+    /// Since when there is something to be done for it, by `metadata.uid`.
+    since: Option<(String, Moment)>,
+    /// When its condition was last to be written.
+    worded: Option<Moment>,
+    deadline: Option<Moment>,
+    state: Option<State>,
+}
+
+/// Where a Node stands, for who counts them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum State {
+    /// Its pods can be reached.
     Routed,
-    /// Someone lacks one of its routes.
+    /// They cannot.
     NotRouted,
+    /// Nobody can tell yet.
+    Open,
 }
 
-impl Network {
-    /// Status of the condition `NetworkUnavailable`.
-    pub fn unavailable(self) -> Truth {
-        match self {
-            Self::Routed => Truth::False,
-            Self::NotRouted => Truth::True,
+/// Decides for each Node when something has changed about it.
+#[derive(Debug, Clone, Default)]
+pub struct Planner {
+    responsibility: Responsibility,
+    observed: Observed,
+    candidates: Candidates,
+    /// Whom each node is a witness of.
+    witness_of: BTreeMap<NodeName, BTreeSet<NodeName>>,
+    /// Nodes that would have more witnesses if there were more to choose from.
+    short: BTreeSet<NodeName>,
+    stirred: BTreeSet<NodeName>,
+    memories: BTreeMap<NodeName, Memory>,
+    deadlines: BTreeSet<(Moment, NodeName)>,
+    /// Nodes that would turn to `NetworkUnavailable=True`.
+    wanting: BTreeMap<NodeName, Lack>,
+    brake: Brake,
+    is_held: bool,
+    notes: BTreeMap<About, Note>,
+    states: BTreeMap<State, usize>,
+}
+
+impl Planner {
+    /// One that knows nothing yet.
+    pub fn new(responsibility: Responsibility) -> Self {
+        Self { responsibility, ..Self::default() }
+    }
+
+    /// A Node is like this now; `None`: it is gone.
+    pub fn node(&mut self, name: &NodeName, view: Option<Arc<NodeView>>) {
+        let known = self.observed.nodes.get(name);
+        let is_news = match (known, &view) {
+            (Some(known), Some(view)) => !known.says_the_same(view),
+            (known, view) => known.is_some() || view.is_some(),
+        };
+        put(&mut self.observed.nodes, name, view);
+        if is_news {
+            self.stirred.insert(name.clone());
+            self.consider(name);
         }
     }
 
-    /// Reason of the condition, as upstream's route controller gives it.
-    pub fn reason(self) -> &'static str {
-        match self {
-            Self::Routed => "RouteCreated",
-            Self::NotRouted => "NoRouteCreated",
+    /// A `NodeRoute` is like this now; `None`: it is gone.
+    pub fn route(&mut self, name: &NodeName, route: Option<Arc<ObservedRoute>>) {
+        if self.observed.node_routes.get(name) == route.as_ref() {
+            return;
         }
-    }
-
-    /// Message of the condition, as upstream's route controller gives it.
-    pub fn message(self) -> &'static str {
-        match self {
-            Self::Routed => "RouteController created a route",
-            Self::NotRouted => "RouteController failed to create a route",
-        }
-    }
-}
-
-/// Decides for every Node.
-///
-/// The caller asks only once it knows every Node and every `NodeRoute`: a `NodeRoute` whose Node
-/// is not in `observed` is deleted.
-pub fn plan(observed: &Observed) -> Plan {
-    let mut plan = Plan::default();
-    let ready: BTreeSet<_> = observed.nodes.values().filter(|node| can_witness(node)).map(|node| &node.name).collect();
-    for (name, node) in observed.nodes.iter().filter(|(_, node)| !node.pod_cidrs.is_empty()) {
-        let known = observed.routes.get(name);
-        let known_addresses = known.map(|route| route.spec.addresses.as_slice()).unwrap_or_default();
-        let addresses = addresses(node, known_addresses);
-        // Before its Node is initialized there is no way to it, and nothing to tell.
-        if known.is_none() && addresses.is_empty() {
-            continue;
-        }
-        let known_witnesses = known.map(|route| route.spec.witnesses.as_slice()).unwrap_or_default();
-        let spec = spec(node, addresses, witnesses::choose(name, known_witnesses, &ready));
-        let is_right = known.is_some_and(|route| route.spec == spec && route.owner_uid.as_ref() == Some(&node.uid));
-        let network = network(node, &spec, observed);
-        if !is_right {
-            plan.routes.insert(name.clone(), RouteAction::Write { owner_uid: node.uid.clone(), spec });
-        }
-        plan.conditions.extend(network.filter(|network| !says(node, *network)).map(|network| (name.clone(), network)));
-    }
-    let gone = observed.routes.keys().filter(|name| !observed.nodes.contains_key(name));
-    plan.routes.extend(gone.map(|name| (name.clone(), RouteAction::Delete)));
-    plan
-}
-
-fn can_witness(node: &NodeView) -> bool {
-    node.ready == Some(Truth::True) && !node.is_deleting && !node.pod_cidrs.is_empty()
-}
-
-/// A Node that shows no address (any more, or yet again) did not lose its network: those it had stand
-/// until it has others.
-fn addresses(node: &NodeView, known: &[String]) -> Vec<String> {
-    let shown: Vec<_> = node.internal_ips().take(16).map(|ip| ip.to_string()).collect();
-    if shown.is_empty() { known.to_vec() } else { shown }
-}
-
-fn spec(node: &NodeView, addresses: Vec<String>, witnesses: Vec<String>) -> NodeRouteSpec {
-    // The flag is read as a boolean since Kubernetes 1.34: only a plain false includes the Node.
-    let entry = match node.labels.get(EXCLUDED).map(|value| is_false(value)) {
-        None | Some(true) => EntryFlag::Eligible,
-        Some(false) => EntryFlag::ExcludedByLabel,
-    };
-    NodeRouteSpec {
-        addresses,
-        pod_cidrs: node.pod_cidrs.iter().map(ToString::to_string).collect(),
-        zone: node.labels.get(ZONE).filter(|zone| !zone.is_empty()).cloned(),
-        entry,
-        witnesses,
-    }
-}
-
-/// The spellings that Go's `strconv.ParseBool` takes for false.
-fn is_false(value: &str) -> bool {
-    ["0", "f", "F", "false", "False", "FALSE"].contains(&value)
-}
-
-/// What the reports say of a Node's routes; `None` while someone who is asked has not answered.
-fn network(node: &NodeView, spec: &NodeRouteSpec, observed: &Observed) -> Option<Network> {
-    let digest = spec.digest();
-    let name = node.name.as_str();
-    let own = current_report(node, observed)?;
-    let own_answer = answer(own.own_route.as_ref() == Some(&digest), own, name);
-    let witness_answers = spec.witnesses.iter().map(|witness| {
-        let witness = observed.nodes.get(&witness.parse::<NodeName>().ok()?)?;
-        let report = current_report(witness, observed)?;
-        let has_routes = report.witnessed.iter().any(|seen| seen.node == name && seen.route == digest);
-        answer(has_routes, report, name)
-    });
-    let answers: Vec<_> = std::iter::once(own_answer).chain(witness_answers).collect();
-    if answers.contains(&Some(Network::NotRouted)) {
-        Some(Network::NotRouted)
-    } else if answers.contains(&None) {
-        None
-    } else {
-        Some(Network::Routed)
-    }
-}
-
-fn answer(has_routes: bool, report: &NodeReportStatus, node: &str) -> Option<Network> {
-    if has_routes {
-        Some(Network::Routed)
-    } else if report.routes.exceptions.iter().any(|exception| exception.node == node) {
-        Some(Network::NotRouted)
-    } else {
-        None
-    }
-}
-
-/// A report of an earlier boot says nothing of today's routes.
-fn current_report<'a>(node: &NodeView, observed: &'a Observed) -> Option<&'a NodeReportStatus> {
-    let report = observed.reports.get(&node.name)?;
-    node.boot_id.as_ref().is_none_or(|boot_id| *boot_id == report.boot_id).then_some(&**report)
-}
-
-fn says(node: &NodeView, network: Network) -> bool {
-    node.network_unavailable
-        .as_ref()
-        .is_some_and(|(status, reason)| *status == network.unavailable() && reason == network.reason())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::api::{RouteException, RouteExceptionReason, Witnessed};
-    use crate::model::views::{NodeAddress, NodeAddressKind};
-
-    fn name(text: &str) -> NodeName {
-        text.parse().expect("a name")
-    }
-
-    fn node(text: &str, number: u8) -> NodeView {
-        NodeView {
-            name: name(text),
-            uid: format!("uid-{text}"),
-            resource_version: "1".to_owned(),
-            created_seconds: 0,
-            is_deleting: false,
-            labels: BTreeMap::new(),
-            annotations: BTreeMap::new(),
-            provided_node_ip: None,
-            provider_id: None,
-            pod_cidrs: vec![format!("10.244.{number}.0/24").parse().expect("a prefix")],
-            unread_pod_cidrs: Vec::new(),
-            pod_cidr_unavailable: None,
-            taints: Vec::new(),
-            addresses: vec![NodeAddress { kind: NodeAddressKind::InternalIp, address: format!("10.90.0.{number}") }],
-            ready: Some(Truth::True),
-            network_unavailable: None,
-            system_uuid: None,
-            boot_id: None,
-        }
-    }
-
-    fn labelled(labels: &[(&str, &str)]) -> NodeView {
-        let labels = labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
-        NodeView { labels, ..node("n1", 1) }
-    }
-
-    fn observed(nodes: Vec<NodeView>) -> Observed {
-        let nodes = nodes.into_iter().map(|node| (node.name.clone(), Arc::new(node))).collect();
-        Observed { nodes, ..Observed::default() }
-    }
-
-    /// What the cluster is once the plan was carried out.
-    fn applied(mut observed: Observed, plan: &Plan) -> Observed {
-        for (name, action) in &plan.routes {
-            match action.clone() {
-                RouteAction::Delete => drop(observed.routes.remove(name)),
-                RouteAction::Write { owner_uid, spec } => {
-                    let route = ObservedRoute { resource_version: "2".to_owned(), owner_uid: Some(owner_uid), spec };
-                    observed.routes.insert(name.clone(), Arc::new(route));
-                }
+        for witness in self.witnesses(name) {
+            if let Some(of) = self.witness_of.get_mut(&witness) {
+                of.remove(name);
             }
         }
-        for (name, network) in &plan.conditions {
-            let mut node = NodeView::clone(&observed.nodes[name]);
-            node.network_unavailable = Some((network.unavailable(), network.reason().to_owned()));
-            observed.nodes.insert(name.clone(), Arc::new(node));
+        put(&mut self.observed.node_routes, name, route);
+        for witness in self.witnesses(name) {
+            self.witness_of.entry(witness).or_default().insert(name.clone());
         }
-        observed
+        self.stirred.insert(name.clone());
     }
 
-    fn settled(nodes: Vec<NodeView>) -> Observed {
-        let observed = observed(nodes);
-        let plan = plan(&observed);
-        applied(observed, &plan)
+    /// A node's report is like this now; `None`: it is gone, or was never there.
+    pub fn report(&mut self, name: &NodeName, report: Option<Arc<NodeReportStatus>>) {
+        if self.observed.node_reports.get(name) == report.as_ref() {
+            return;
+        }
+        put(&mut self.observed.node_reports, name, report);
+        self.stirred.insert(name.clone());
+        self.stir_those_it_is_a_witness_of(name);
+        self.consider(name);
     }
 
-    fn written<'a>(plan: &'a Plan, node: &str) -> &'a NodeRouteSpec {
-        match plan.routes.get(&name(node)) {
-            Some(RouteAction::Write { spec, .. }) => spec,
-            other => panic!("{node}: {other:?}"),
+    /// Has this Node looked at again.
+    pub fn stir(&mut self, name: &NodeName) {
+        self.stirred.insert(name.clone());
+    }
+
+    /// Has everything looked at again.
+    pub fn look_at_all(&mut self) {
+        let names: BTreeSet<_> = self.observed.nodes.keys().chain(self.observed.node_routes.keys()).cloned().collect();
+        names.iter().for_each(|name| self.consider(name));
+        self.stirred.extend(names);
+    }
+
+    /// What is known.
+    pub fn observed(&self) -> &Observed {
+        &self.observed
+    }
+
+    /// What there is to be told, of all Nodes.
+    pub fn notes(&self) -> &BTreeMap<About, Note> {
+        &self.notes
+    }
+
+    /// How many Nodes there are of each state.
+    pub fn states(&self) -> impl Iterator<Item = (State, usize)> + '_ {
+        let all = [State::Routed, State::NotRouted, State::Open];
+        all.into_iter().map(|state| (state, self.states.get(&state).copied().unwrap_or_default()))
+    }
+
+    /// Whether the brake holds.
+    pub fn is_held(&self) -> bool {
+        self.is_held
+    }
+
+    /// When to plan again although nothing changes.
+    pub fn deadline(&self) -> Option<Moment> {
+        let forgotten = self.brake.deadline().filter(|_| self.is_held);
+        self.deadlines.first().map(|(due, _)| *due).into_iter().chain(forgotten).min()
+    }
+
+    /// Decides for the Nodes that something has changed about, or whose time has come.
+    ///
+    /// The caller asks only once it knows every Node and every `NodeRoute`: a `NodeRoute` whose Node
+    /// is not there is deleted.
+    pub fn plan(&mut self, now: Moment) -> Plan {
+        let mut looked_at = std::mem::take(&mut self.stirred);
+        let due = self.deadlines.iter().take_while(|(due, _)| *due <= now).map(|(_, name)| name.clone());
+        looked_at.extend(due);
+        let mut plan = Plan::default();
+        for name in &looked_at {
+            match self.observed.nodes.get(name).cloned() {
+                Some(node) => self.look_at(&node, now, &mut plan),
+                None => self.part_with(name, &mut plan),
+            }
+        }
+        self.turn(now, &mut plan);
+        plan.looked_at = looked_at;
+        plan
+    }
+
+    fn part_with(&mut self, name: &NodeName, plan: &mut Plan) {
+        if self.observed.node_routes.contains_key(name) {
+            plan.routes.insert(name.clone(), RouteAction::Delete);
+        }
+        self.forget(name);
+        let gone = self.memories.remove(name).unwrap_or_default();
+        self.count(gone.state, None);
+        if let Some(deadline) = gone.deadline {
+            self.deadlines.remove(&(deadline, name.clone()));
         }
     }
 
-    /// Reports in which every agent has every other node's routes.
-    fn report_all(observed: &mut Observed) {
-        for name in observed.nodes.keys() {
-            let seen = |(other, route): (&NodeName, &Arc<ObservedRoute>)| Witnessed {
-                node: other.to_string(),
-                route: route.spec.digest(),
-            };
-            let report = NodeReportStatus {
-                boot_id: "boot-1".to_owned(),
-                own_route: observed.routes.get(name).map(|route| route.spec.digest()),
-                witnessed: observed.routes.iter().filter(|(other, _)| *other != name).map(seen).collect(),
-                ..NodeReportStatus::default()
-            };
-            observed.reports.insert(name.clone(), Arc::new(report));
+    fn look_at(&mut self, node: &NodeView, now: Moment, plan: &mut Plan) {
+        let name = &node.name;
+        let mut memory = self.memories.remove(name).unwrap_or_default();
+        let before = (memory.deadline.take(), memory.state.take());
+        if let Some(deadline) = before.0 {
+            self.deadlines.remove(&(deadline, name.clone()));
+        }
+        if memory.since.as_ref().is_none_or(|(uid, _)| *uid != node.uid) {
+            memory = Memory { since: Some((node.uid.clone(), now)), ..Memory::default() };
+        }
+        self.forget(name);
+        self.decide(node, &mut memory, now, plan);
+        self.count(before.1, memory.state);
+        if let Some(deadline) = memory.deadline {
+            self.deadlines.insert((deadline, name.clone()));
+        }
+        self.memories.insert(name.clone(), memory);
+    }
+
+    /// Forgets what the last look at a Node led to.
+    fn forget(&mut self, name: &NodeName) {
+        self.wanting.remove(name);
+        self.short.remove(name);
+        let first = (name.clone(), "");
+        while let Some((about, _)) = self.notes.range(first.clone()..).next().filter(|((of, _), _)| of == name) {
+            let about = about.clone();
+            self.notes.remove(&about);
         }
     }
 
-    fn edit_report(observed: &mut Observed, node: &str, edit: impl FnOnce(&mut NodeReportStatus)) {
-        edit(Arc::make_mut(observed.reports.get_mut(&name(node)).expect("a report")));
-    }
-
-    fn exception(node: &str) -> RouteException {
-        RouteException {
-            node: node.to_owned(),
-            cidr: "10.244.1.0/24".to_owned(),
-            reason: RouteExceptionReason::Refused,
-            message: "refused".to_owned(),
+    fn decide(&mut self, node: &NodeView, memory: &mut Memory, now: Moment, plan: &mut Plan) {
+        let name = &node.name;
+        let known = self.observed.node_routes.get(name).cloned();
+        let known_spec = known.as_ref().map(|route| &route.spec);
+        let outside = node.pod_cidrs.iter().find(|cidr| !self.responsibility.covers(cidr));
+        if let (Some(cidr), Responsibility::Within(_)) = (outside, &self.responsibility) {
+            self.note(name, Note::PodCidrOutsideCluster { cidr: *cidr });
+        }
+        let Some(mut spec) = spec::spec(node, &self.responsibility, known_spec) else { return };
+        let joined = memory.since.as_ref().map_or(now, |(_, since)| *since);
+        if self.has_routes(node) {
+            let decision = self.case(node, &spec, &mut memory.case, now);
+            spec.witnesses = decision.witnesses.iter().map(ToString::to_string).collect();
+            memory.deadline = decision.deadline;
+            if decision.is_short {
+                self.short.insert(name.clone());
+            }
+            self.condition(node, decision.verdict, memory, now, plan);
+        } else if known.is_none() && now < joined + GRACE {
+            // Its pod CIDRs may be about to come: one write is enough.
+            memory.deadline = Some(joined + GRACE);
+            return;
+        }
+        if known.is_none_or(|known| known.spec != spec || known.owner_uid.as_ref() != Some(&node.uid)) {
+            plan.routes.insert(name.clone(), RouteAction::Write { owner_uid: node.uid.clone(), spec });
         }
     }
 
-    #[test]
-    fn a_node_that_lost_its_addresses_keeps_its_way() {
-        let mut observed = settled(vec![node("n1", 1)]);
-        let again = NodeView { uid: "uid-again".to_owned(), addresses: Vec::new(), ..node("n1", 1) };
-        observed.nodes.insert(name("n1"), Arc::new(again));
-        let plan = plan(&observed);
-        assert_eq!(written(&plan, "n1").addresses, ["10.90.0.1"], "its new owner is written, its way stays");
-        let cleared = NodeView { addresses: Vec::new(), ..node("n1", 1) };
-        observed.nodes.insert(name("n1"), Arc::new(cleared));
-        assert_eq!(super::plan(&observed).routes, BTreeMap::new());
-    }
-
-    #[test]
-    fn a_node_with_pod_cidrs_has_a_node_route() {
-        let view = NodeView {
-            pod_cidrs: vec!["10.244.1.0/24".parse().expect("a prefix"), "fd00:244:1::/64".parse().expect("a prefix")],
-            ..labelled(&[(ZONE, "row-a")])
+    fn case(&self, node: &NodeView, spec: &NodeRouteSpec, case: &mut Case, now: Moment) -> Decision {
+        let digest = spec.digest();
+        let nodes = self.observed.nodes.len();
+        let report = |name: &NodeName| self.observed.node_reports.get(name).map(|report| &**report);
+        let own = evidence::own_word(node, &digest, report(&node.name), nodes);
+        let scene = Scene {
+            node,
+            digest: &digest,
+            known: &self.witnesses(&node.name),
+            draws: own.is_ok() || 2 * self.candidates.len() >= nodes,
+            own,
+            candidates: &self.candidates,
+            answer: &|witness| match report(witness).filter(|_| self.candidates.contains(witness)) {
+                Some(report) => evidence::answer(report, node.name.as_str(), &digest),
+                None => Answer::Silent,
+            },
         };
-        let plan = plan(&observed(vec![view, NodeView { pod_cidrs: Vec::new(), ..node("n2", 2) }]));
-        let want = NodeRouteSpec {
-            addresses: vec!["10.90.0.1".to_owned()],
-            pod_cidrs: vec!["10.244.1.0/24".to_owned(), "fd00:244:1::/64".to_owned()],
-            zone: Some("row-a".to_owned()),
-            entry: EntryFlag::Eligible,
-            witnesses: Vec::new(),
+        case.decide(&scene, now)
+    }
+
+    /// What the condition has to say. Only those who know can turn it to True: silence does not.
+    fn condition(&mut self, node: &NodeView, verdict: Verdict, memory: &mut Memory, now: Moment, plan: &mut Plan) {
+        let is_available = node.network_unavailable.as_ref().is_some_and(|known| known.status == Truth::False);
+        let due = memory.since.as_ref().map_or(now, |(_, since)| *since) + GRACE;
+        let (state, lack) = match verdict {
+            Verdict::Routed => (State::Routed, None),
+            Verdict::NotRouted(lack) => (State::NotRouted, Some(lack)),
+            Verdict::Open(lack) => (State::Open, Some(lack)),
         };
-        assert_eq!(*written(&plan, "n1"), want);
-        assert_eq!(plan.routes.len(), 1, "a node without pod CIDRs has no routes");
-    }
-
-    #[test]
-    fn a_node_has_no_node_route_before_it_has_an_address() {
-        assert_eq!(plan(&observed(vec![NodeView { addresses: Vec::new(), ..node("n1", 1) }])), Plan::default());
-    }
-
-    #[test]
-    fn the_exclusion_label_is_read_as_a_boolean() {
-        for (value, want) in [
-            ("", EntryFlag::ExcludedByLabel),
-            ("true", EntryFlag::ExcludedByLabel),
-            ("garbage", EntryFlag::ExcludedByLabel),
-            ("false", EntryFlag::Eligible),
-            ("0", EntryFlag::Eligible),
-        ] {
-            let plan = plan(&observed(vec![labelled(&[(EXCLUDED, value)])]));
-            assert_eq!(written(&plan, "n1").entry, want, "{value:?}");
+        memory.state = Some(state);
+        if let Some(Lack::Incomplete { nodes, such_as }) = &lack {
+            let note = Note::RoutesIncomplete { nodes: *nodes, such_as: such_as.iter().take(3).cloned().collect() };
+            self.note(&node.name, note);
+        }
+        let network = match lack {
+            None => Network::Routed,
+            Some(_) if state == State::Open && is_available => return,
+            Some(lack) if is_available => {
+                self.wanting.insert(node.name.clone(), lack);
+                return;
+            }
+            Some(_) if state == State::Open && now < due => return memory.wake(due),
+            Some(lack) => {
+                self.note(&node.name, not_created(node, &lack));
+                Network::NotRouted(lack)
+            }
+        };
+        let condition = network.condition();
+        let known = node.network_unavailable.as_ref();
+        let says_so = known.is_some_and(|known| known.status == condition.status && known.reason == condition.reason);
+        let is_worded = network == Network::Routed || known.is_some_and(|known| known.message == condition.message);
+        if says_so && is_worded {
+            return;
+        }
+        match memory.worded.map(|worded| worded + REWORDING).filter(|again| says_so && now < *again) {
+            Some(again) => memory.wake(again),
+            None => {
+                memory.worded = Some(now);
+                let write = ConditionWrite { uid: node.uid.clone(), condition, is_transition: !says_so };
+                plan.conditions.insert(node.name.clone(), write);
+            }
         }
     }
 
-    #[test]
-    fn a_node_route_is_written_on_change_and_deleted_with_its_node() {
-        let mut state = settled(vec![node("n1", 1), node("n2", 2)]);
-        assert_eq!(plan(&state), Plan::default(), "planning after applying");
-
-        let anew = NodeView { uid: "uid-2".to_owned(), ..node("n1", 1) };
-        state.nodes.insert(name("n1"), Arc::new(anew));
-        let recreated = plan(&state);
-        assert!(matches!(&recreated.routes[&name("n1")], RouteAction::Write { owner_uid, .. } if owner_uid == "uid-2"));
-
-        state.nodes.remove(&name("n1"));
-        assert_eq!(plan(&state).routes.get(&name("n1")), Some(&RouteAction::Delete));
-
-        let state = applied(state.clone(), &plan(&state));
-        let bare = NodeView { pod_cidrs: Vec::new(), ..node("n2", 2) };
-        let state = Observed { nodes: BTreeMap::from([(name("n2"), Arc::new(bare))]), ..state };
-        assert_eq!(plan(&state).routes, BTreeMap::new(), "a node that is there keeps what it has");
-    }
-
-    #[test]
-    fn network_unavailable_follows_the_reports() {
-        struct Case {
-            name: &'static str,
-            edit: fn(&mut Observed),
-            want: Option<Network>,
-        }
-        for case in [
-            Case { name: "everyone has the routes", edit: |_| {}, want: Some(Network::Routed) },
-            Case { name: "its own agent has not reported", edit: |o| drop(o.reports.remove(&name("n1"))), want: None },
-            Case {
-                name: "its own agent acts on an older version",
-                edit: |o| edit_report(o, "n1", |report| report.own_route = Some("0".repeat(16))),
-                want: None,
-            },
-            Case { name: "a witness has not reported", edit: |o| drop(o.reports.remove(&name("n3"))), want: None },
-            Case {
-                name: "a witness does not have the routes yet",
-                edit: |o| edit_report(o, "n3", |report| report.witnessed.clear()),
-                want: None,
-            },
-            Case {
-                name: "a witness cannot have the routes",
-                edit: |o| {
-                    edit_report(o, "n3", |report| {
-                        report.witnessed.clear();
-                        report.routes.exceptions.push(exception("n1"));
-                    })
-                },
-                want: Some(Network::NotRouted),
-            },
-            Case {
-                name: "a witness lacks another node's routes",
-                edit: |o| edit_report(o, "n3", |report| report.routes.exceptions.push(exception("n2"))),
-                want: Some(Network::Routed),
-            },
-            Case {
-                name: "a witness was rebooted since",
-                edit: |o| {
-                    let boot_id = Some("boot-2".to_owned());
-                    o.nodes.insert(name("n3"), Arc::new(NodeView { boot_id, ..node("n3", 3) }));
-                },
-                want: None,
-            },
-            Case {
-                name: "a witness of this boot",
-                edit: |o| {
-                    let boot_id = Some("boot-1".to_owned());
-                    o.nodes.insert(name("n3"), Arc::new(NodeView { boot_id, ..node("n3", 3) }));
-                },
-                want: Some(Network::Routed),
-            },
-            Case {
-                name: "another wrote the condition for its own reason",
-                edit: |o| {
-                    let network_unavailable = Some((Truth::False, "CalicoIsUp".to_owned()));
-                    o.nodes.insert(name("n1"), Arc::new(NodeView { network_unavailable, ..node("n1", 1) }));
-                },
-                want: Some(Network::Routed),
-            },
-            Case {
-                name: "it says so already",
-                edit: |o| {
-                    let network_unavailable = Some((Truth::False, "RouteCreated".to_owned()));
-                    o.nodes.insert(name("n1"), Arc::new(NodeView { network_unavailable, ..node("n1", 1) }));
-                },
-                want: None,
-            },
-        ] {
-            let mut state = settled((1..=4).map(|number| node(&format!("n{number}"), number)).collect());
-            report_all(&mut state);
-            (case.edit)(&mut state);
-            assert_eq!(plan(&state).conditions.get(&name("n1")), case.want.as_ref(), "{}", case.name);
+    /// Turns the Nodes that have lost their network, unless the brake holds.
+    fn turn(&mut self, now: Moment, plan: &mut Plan) {
+        let uid = |name: &NodeName| self.observed.nodes.get(name).map(|node| node.uid.clone());
+        let uids = self.wanting.keys().filter_map(uid).collect();
+        let limit = brake::limit(self.observed.nodes.len());
+        self.is_held = self.brake.holds(&uids, limit, now);
+        for (name, lack) in self.wanting.clone() {
+            let Some(node) = self.observed.nodes.get(&name).cloned() else { continue };
+            if self.is_held {
+                self.note(&name, Note::RouteStormHeld { why: lack.to_string() });
+            } else {
+                self.note(&name, not_created(&node, &lack));
+                let condition = Network::NotRouted(lack).condition();
+                let write = ConditionWrite { uid: node.uid.clone(), condition, is_transition: true };
+                plan.conditions.insert(name, write);
+            }
         }
     }
 
-    #[test]
-    fn a_single_node_needs_no_witness() {
-        let mut state = settled(vec![node("n1", 1)]);
-        report_all(&mut state);
-        let first = plan(&state);
-        assert_eq!(first.conditions, BTreeMap::from([(name("n1"), Network::Routed)]));
-        assert_eq!(plan(&applied(state, &first)), Plan::default());
+    fn note(&mut self, node: &NodeName, note: Note) {
+        self.notes.insert((node.clone(), note.reason()), note);
+    }
+
+    fn count(&mut self, before: Option<State>, now: Option<State>) {
+        if let Some(count) = before.and_then(|state| self.states.get_mut(&state)) {
+            *count = count.saturating_sub(1);
+        }
+        if let Some(state) = now {
+            *self.states.entry(state).or_default() += 1;
+        }
+    }
+
+    /// Whether there are routes to a Node that we see to.
+    fn has_routes(&self, node: &NodeView) -> bool {
+        node.pod_cidrs.iter().any(|cidr| self.responsibility.covers(cidr))
+    }
+
+    fn witnesses(&self, name: &NodeName) -> Vec<NodeName> {
+        let route = self.observed.node_routes.get(name);
+        route.into_iter().flat_map(|route| &route.spec.witnesses).filter_map(|name| name.parse().ok()).collect()
+    }
+
+    /// Sees whether a node may be a witness, and stirs those to whom that matters.
+    fn consider(&mut self, name: &NodeName) {
+        let node = self.observed.nodes.get(name);
+        let report = self.observed.node_reports.get(name);
+        let nodes = self.observed.nodes.len();
+        let may_witness = node.zip(report).filter(|(node, report)| {
+            let is_ready = node.ready == Some(Truth::True) && !node.is_deleting;
+            is_ready && self.has_routes(node) && evidence::is_current(node, report) && !evidence::is_incomplete(report, nodes)
+        });
+        let has_changed = match may_witness {
+            Some((node, _)) => self.candidates.add(name, spec::zone(node).unwrap_or_default()),
+            None => self.candidates.remove(name),
+        };
+        if has_changed {
+            self.stir_those_it_is_a_witness_of(name);
+            self.stirred.extend(self.short.iter().cloned());
+        }
+    }
+
+    fn stir_those_it_is_a_witness_of(&mut self, name: &NodeName) {
+        self.stirred.extend(self.witness_of.get(name).into_iter().flatten().cloned());
+    }
+}
+
+impl Memory {
+    fn wake(&mut self, at: Moment) {
+        self.deadline = Some(self.deadline.map_or(at, |known| known.min(at)));
+    }
+}
+
+fn put<V>(all: &mut BTreeMap<NodeName, V>, name: &NodeName, value: Option<V>) {
+    match value {
+        Some(value) => drop(all.insert(name.clone(), value)),
+        None => drop(all.remove(name)),
+    }
+}
+
+/// The note that there is no route to a Node's pods, in upstream's words.
+pub fn not_created(node: &NodeView, why: &impl std::fmt::Display) -> Note {
+    Note::RouteNotCreated {
+        node: node.name.clone(),
+        uid: node.uid.clone(),
+        cidrs: node.pod_cidrs.clone(),
+        why: why.to_string(),
     }
 }

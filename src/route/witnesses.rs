@@ -1,38 +1,125 @@
-//! Who confirms that a Node can be reached: three others, chosen so that the choice seldom changes.
+//! Who may be asked whether a node can be reached, and who of them is asked first.
+//!
+//! Of each zone the best by rendezvous hash, one zone after the other, so that the witnesses of a
+//! node stand in different places, every node is a witness for about as many as every other, and
+//! one that comes or goes changes few choices. Only the next [`WINDOW`] on a ring of hashes are
+//! compared, so that a choice costs the same among ten and among ten thousand nodes.
 
-use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::NodeName;
 
-/// How many witnesses a Node has, where there are so many other Nodes.
-const COUNT: usize = 3;
+/// How many witnesses a node has, where there are so many others.
+pub const COUNT: usize = 5;
 
-/// The witnesses of `node`.
-///
-/// Those it has stay while they are `ready`; the places left go to the others by rendezvous hash,
-/// so that every Node is a witness for about as many as every other. Sorted by name.
-pub fn choose(node: &NodeName, known: &[String], ready: &BTreeSet<&NodeName>) -> Vec<String> {
-    let is_ready = |name: &&String| {
-        name.as_str() != node.as_str() && name.parse::<NodeName>().is_ok_and(|name| ready.contains(&name))
-    };
-    let mut chosen: BTreeSet<&str> = known.iter().filter(is_ready).map(String::as_str).take(COUNT).collect();
-    if chosen.len() < COUNT {
-        let others = ready.iter().map(|name| name.as_str()).filter(|name| *name != node.as_str());
-        let mut ranked: Vec<_> =
-            others.filter(|name| !chosen.contains(name)).map(|name| (Reverse(weight(node, name)), name)).collect();
-        ranked.sort_unstable();
-        chosen.extend(ranked.into_iter().take(COUNT - chosen.len()).map(|(_, name)| name));
-    }
-    chosen.into_iter().map(str::to_owned).collect()
+/// Of a zone, and of the zones, so many are compared.
+const WINDOW: usize = 32;
+
+/// Names in the order of their hashes; after the last comes the first.
+type Ring<V> = BTreeMap<(u64, String), V>;
+
+/// The nodes that may be witnesses: those whose agents are known to speak of today's routes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Candidates {
+    zones: Ring<Ring<NodeName>>,
+    zone_of: BTreeMap<NodeName, String>,
 }
 
-/// FNV-1a over both names, stirred so that names that differ in one letter are far apart.
-fn weight(node: &NodeName, witness: &str) -> u64 {
-    let bytes = node.as_str().bytes().chain([0]).chain(witness.bytes());
-    let hash = bytes
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
-    // The finalizer of SplitMix64.
+impl Candidates {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.zone_of.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.zone_of.is_empty()
+    }
+
+    /// Whether this node is one.
+    pub fn contains(&self, node: &NodeName) -> bool {
+        self.zone_of.contains_key(node)
+    }
+
+    /// Makes this node one, in that zone; says whether anything changed.
+    pub fn add(&mut self, node: &NodeName, zone: &str) -> bool {
+        if self.zone_of.get(node).is_some_and(|known| known == zone) {
+            return false;
+        }
+        self.remove(node);
+        self.zone_of.insert(node.clone(), zone.to_owned());
+        self.zones.entry(key(zone)).or_default().insert(key(node.as_str()), node.clone());
+        true
+    }
+
+    /// Makes this node none; says whether it was one.
+    pub fn remove(&mut self, node: &NodeName) -> bool {
+        let Some(zone) = self.zone_of.remove(node) else { return false };
+        let zone = key(&zone);
+        if let Some(ring) = self.zones.get_mut(&zone) {
+            ring.remove(&key(node.as_str()));
+            if ring.is_empty() {
+                self.zones.remove(&zone);
+            }
+        }
+        true
+    }
+
+    /// Up to `count` witnesses of `node`, the best first, without itself and those in `besides`.
+    pub fn choose(&self, node: &NodeName, besides: &BTreeSet<&NodeName>, count: usize) -> Vec<NodeName> {
+        if count == 0 {
+            return Vec::new();
+        }
+        let place = hash(node.as_str());
+        let is_eligible = |name: &NodeName| name != node && !besides.contains(name);
+        let has_eligible = |ring: &Ring<NodeName>| ring.values().any(is_eligible);
+        let mut zones: Vec<_> = after(&self.zones, place).filter(|(_, ring)| has_eligible(ring)).take(WINDOW).collect();
+        zones.sort_by_key(|((zone, _), _)| weight(place, *zone));
+        let mut columns: Vec<_> = zones
+            .into_iter()
+            .map(|(_, ring)| {
+                let near = after(ring, place).filter(|(_, name)| is_eligible(name)).take(WINDOW);
+                let mut near: Vec<_> = near.map(|((hash, _), name)| (weight(place, *hash), name)).collect();
+                near.sort();
+                near.truncate(count);
+                near.into_iter()
+            })
+            .collect();
+        let mut chosen = Vec::new();
+        while chosen.len() < count {
+            let before = chosen.len();
+            let round = columns.iter_mut().filter_map(|column| column.next()).take(count - before);
+            chosen.extend(round.map(|(_, name)| name.clone()));
+            if chosen.len() == before {
+                break;
+            }
+        }
+        chosen
+    }
+}
+
+/// All of a ring, from a place on.
+fn after<V>(ring: &Ring<V>, place: u64) -> impl Iterator<Item = (&(u64, String), &V)> {
+    let start = (place, String::new());
+    ring.range(start..).chain(ring.iter().take_while(move |((hash, _), _)| *hash < place))
+}
+
+fn key(name: &str) -> (u64, String) {
+    (hash(name), name.to_owned())
+}
+
+/// FNV-1a, stirred so that names that differ in one letter are far apart.
+fn hash(text: &str) -> u64 {
+    stir(text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)))
+}
+
+/// The smallest wins.
+fn weight(node: u64, candidate: u64) -> u64 {
+    stir(node ^ candidate.rotate_left(32))
+}
+
+/// The finalizer of SplitMix64.
+fn stir(hash: u64) -> u64 {
     let hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     hash ^ (hash >> 31)
@@ -40,50 +127,84 @@ fn weight(node: &NodeName, witness: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
 
     fn names(count: usize) -> Vec<NodeName> {
         (1..=count).map(|number| format!("n{number}").parse().expect("a name")).collect()
     }
 
-    fn strings(names: &[&str]) -> Vec<String> {
-        names.iter().map(ToString::to_string).collect()
+    /// So many nodes, each in the zone that `zone` gives its number.
+    fn candidates(count: usize, zone: impl Fn(usize) -> String) -> Candidates {
+        let mut candidates = Candidates::default();
+        for (number, name) in names(count).iter().enumerate() {
+            candidates.add(name, &zone(number));
+        }
+        candidates
     }
 
     #[test]
-    fn a_node_has_three_witnesses_and_never_itself() {
-        for (count, want) in [(1, 0), (2, 1), (3, 2), (4, 3), (50, 3)] {
-            let all = names(count);
-            let ready = all.iter().collect();
-            for node in &all {
-                let chosen = choose(node, &[], &ready);
-                assert_eq!(chosen.len(), want, "{count} nodes");
-                assert!(!chosen.contains(&node.to_string()));
+    fn a_node_has_five_witnesses_where_there_are_so_many_and_never_itself() {
+        for (count, want) in [(1, 0), (2, 1), (3, 2), (5, 4), (6, 5), (300, 5)] {
+            let candidates = candidates(count, |_| String::new());
+            for node in names(count) {
+                let chosen = candidates.choose(&node, &BTreeSet::new(), COUNT);
+                assert_eq!(chosen.iter().collect::<BTreeSet<_>>().len(), want, "{count} nodes");
+                assert!(!chosen.contains(&node));
             }
         }
     }
 
     #[test]
-    fn a_choice_stays_while_its_witnesses_are_ready() {
-        let all = names(50);
-        let ready: BTreeSet<_> = all.iter().collect();
-        let known = strings(&["n20", "n30", "n40"]);
-        assert_eq!(choose(&all[0], &known, &ready), known);
-        let fewer: BTreeSet<_> = all.iter().filter(|name| name.as_str() != "n30").collect();
-        let chosen = choose(&all[0], &known, &fewer);
-        assert_eq!(chosen.len(), 3);
-        assert!(chosen.contains(&"n20".to_owned()) && chosen.contains(&"n40".to_owned()), "{chosen:?}");
-        assert_eq!(choose(&all[0], &chosen, &ready), chosen, "one that comes back does not displace its successor");
+    fn those_to_leave_out_are_left_out() {
+        let candidates = candidates(50, |_| String::new());
+        let node = &names(1)[0];
+        let first = candidates.choose(node, &BTreeSet::new(), COUNT);
+        let besides = first.iter().take(2).collect();
+        let second = candidates.choose(node, &besides, COUNT);
+        assert_eq!(second.len(), COUNT);
+        assert!(first[..2].iter().all(|name| !second.contains(name)), "{second:?}");
+    }
+
+    #[test]
+    fn witnesses_stand_in_different_zones() {
+        for (zones, want) in [(2, 2), (5, 5), (40, 5)] {
+            let candidates = candidates(200, |number| format!("rack{}", number % zones));
+            for node in names(200) {
+                let chosen = candidates.choose(&node, &BTreeSet::new(), COUNT);
+                let zones: BTreeSet<_> = chosen.iter().map(|name| &candidates.zone_of[name]).collect();
+                assert_eq!((chosen.len(), zones.len()), (5, want), "{node}: {chosen:?}");
+            }
+        }
     }
 
     #[test]
     fn the_work_is_spread() {
-        let all = names(300);
-        let ready = all.iter().collect();
-        let mut load = BTreeMap::<String, usize>::new();
-        all.iter().flat_map(|node| choose(node, &[], &ready)).for_each(|name| *load.entry(name).or_default() += 1);
-        assert!(load.values().all(|count| *count <= 12), "{:?}", load.values().max());
+        let candidates = candidates(1000, |number| format!("rack{}", number % 7));
+        let mut load = BTreeMap::<NodeName, usize>::new();
+        for node in names(1000) {
+            let chosen = candidates.choose(&node, &BTreeSet::new(), COUNT);
+            chosen.into_iter().for_each(|name| *load.entry(name).or_default() += 1);
+        }
+        let most = load.values().max().expect("some");
+        assert!(*most <= 20, "one is a witness for {most} nodes");
+    }
+
+    #[test]
+    fn one_that_comes_or_goes_changes_few_choices() {
+        let all = candidates(1000, |_| String::new());
+        let mut fewer = all.clone();
+        let gone = &names(1000)[499];
+        assert!(fewer.remove(gone) && !fewer.remove(gone));
+        let mut changed = 0;
+        for node in names(1000).iter().filter(|node| *node != gone) {
+            let [before, after] = [&all, &fewer].map(|candidates| candidates.choose(node, &BTreeSet::new(), COUNT));
+            changed += usize::from(before != after);
+            let lost = before.iter().filter(|name| !after.contains(name)).count();
+            assert!(lost <= 1, "{node}: {before:?}, {after:?}");
+        }
+        // Those it is a witness of, and a few of those it is compared for.
+        assert!((1..=WINDOW).contains(&changed), "{changed} choices changed");
+        assert!(fewer.add(gone, "") && !fewer.add(gone, ""));
+        assert_eq!(fewer, all);
     }
 }

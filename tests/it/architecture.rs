@@ -108,6 +108,7 @@ const PURE: &[&str] = &[
     "kernel/guard/rules.rs",
     "kernel/known.rs",
     "kernel/messages.rs",
+    "kernel/neighbour.rs",
     "kernel/pace.rs",
     "kernel/place.rs",
     "kernel/plan.rs",
@@ -124,6 +125,7 @@ const PURE: &[&str] = &[
     "agent/report.rs",
     "agent/routes.rs",
     "agent/snapshot.rs",
+    "agent/witness.rs",
 ];
 /// What a pure file never mentions. (`kube::` alone would also refuse the derives of `api`.)
 const IMPURE: &[&str] =

@@ -13,13 +13,15 @@ use cairn::agent;
 use cairn::agent::entries::Memory;
 use cairn::agent::peers::{PeerView, Peers};
 use cairn::agent::snapshot::{NodeRouteView, Snapshot};
-use cairn::api::{AddressPool, BgpPeer, NodeRoute, NodeRouteSpec};
+use cairn::api::{AddressPool, BgpPeer, NodeReportStatus, NodeRoute, NodeRouteSpec};
 use cairn::cluster::views;
 use cairn::config::CloudConfig;
 use cairn::inventory::{InventoryState, file};
 use cairn::model::views::{EndpointView, Ingress, IpFamilyPolicy, IpMode, NodeView, ServiceView};
 use cairn::model::{Family, LocalAddress, Moment, NodeName, Prefix};
-use cairn::{node, route, service};
+use cairn::route::plan::{ObservedRoute, Planner, RouteAction};
+use cairn::route::spec::Responsibility;
+use cairn::{node, service};
 use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde::Serialize;
@@ -117,11 +119,25 @@ impl Cluster {
         }
     }
 
+    /// The leader writes, the agents report that they act on it, until nothing is left to say.
     fn write_node_routes(&mut self) {
-        let plan = route::plan::plan(&route::plan::Observed { nodes: self.nodes.clone(), ..Default::default() });
-        for (name, action) in plan.routes {
-            let route::plan::RouteAction::Write { spec, .. } = action else { panic!("{name}: {action:?}") };
-            self.plan.node_routes.insert(name, spec);
+        let mut planner = Planner::new(Responsibility::Everything);
+        for (name, node) in &self.nodes {
+            planner.node(name, Some(Arc::clone(node)));
+        }
+        loop {
+            let actions = planner.plan(Moment::default()).routes;
+            if actions.is_empty() {
+                break;
+            }
+            for (name, action) in actions {
+                let RouteAction::Write { spec, owner_uid } = action else { panic!("{name}: {action:?}") };
+                let report = NodeReportStatus { own_route: Some(spec.digest()), ..NodeReportStatus::default() };
+                self.plan.node_routes.insert(name.clone(), spec.clone());
+                let route = ObservedRoute { resource_version: String::new(), owner_uid: Some(owner_uid), spec };
+                planner.route(&name, Some(Arc::new(route)));
+                planner.report(&name, Some(Arc::new(report)));
+            }
         }
     }
 

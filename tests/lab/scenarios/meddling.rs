@@ -36,9 +36,9 @@ fn a_report_that_is_deleted_or_changed_is_written_anew() {
             reports.get(name).await?.status.with_context(|| format!("NodeReport {name} has no status"))
         };
         let settled = async |name: &str| {
-            wait_for(&format!("NodeReport {name} vouches for both other nodes"), SOON, async || {
+            wait_for(&format!("NodeReport {name} has its agent's words"), SOON, async || {
                 let status = status(name).await?;
-                ensure!(status.own_route.is_some() && status.witnessed.len() == 2, "{status:?}");
+                ensure!(status.own_route.is_some() && status.routes.installed == 4, "{status:?}");
                 Ok(status)
             })
             .await
@@ -47,7 +47,7 @@ fn a_report_that_is_deleted_or_changed_is_written_anew() {
             settled(name).await?;
         }
         reports.delete("n1", &DeleteParams::default()).await?;
-        let by_hand = json!({ "status": { "ownRoute": "by-hand", "witnessed": [] } });
+        let by_hand = json!({ "status": { "ownRoute": "by-hand", "witness": [] } });
         reports.patch_status("n2", &PatchParams::default(), &Patch::Merge(by_hand)).await?;
         for name in ["n1", "n2"] {
             let status = settled(name).await?;
