@@ -33,8 +33,8 @@ pub struct Outcome {
     pub failed: BTreeMap<FibRoute, (RouteExceptionReason, String)>,
     /// Whether the next hops that were asked answer (ARP, NDP).
     pub neighbours: BTreeMap<IpAddr, bool>,
-    /// Routes of others that lead to routers, and those in words.
-    pub carriers: Vec<(Prefix, String)>,
+    /// Who carries pod CIDRs of nodes that are on no network of this one, in words.
+    pub carried: BTreeMap<Prefix, String>,
     /// Routes put back since the start.
     pub repaired: u64,
     /// Whether the guard table stands.
@@ -53,10 +53,9 @@ impl Outcome {
         self.settled.contains(route) && !self.failed.contains_key(route)
     }
 
-    /// Which router carries packets to a prefix: the most specific of its routes.
-    pub fn carrier(&self, prefix: &Prefix) -> Option<&str> {
-        let covers = |of: &&(Prefix, String)| of.0.length() <= prefix.length() && of.0.contains(prefix.address());
-        self.carriers.iter().filter(covers).max_by_key(|(of, _)| of.length()).map(|(_, carrier)| carrier.as_str())
+    /// Which router carries packets to a pod CIDR that gets no route of ours.
+    pub fn carrier(&self, cidr: &Prefix) -> Option<&str> {
+        self.carried.get(cidr).map(String::as_str)
     }
 }
 
@@ -244,12 +243,11 @@ mod tests {
         let RouteReport { wanted, installed, nodes_without, .. } = alone.routes;
         assert_eq!((wanted, installed, nodes_without), (2, 1, 1));
 
-        let carriers = [("0.0.0.0/0", "the default route"), ("10.244.0.0/16", "a learned route")];
-        let carriers = carriers.map(|(prefix, by)| (prefix.parse().expect("a prefix"), by.to_owned())).into();
-        let outcome = Outcome { carriers, ..outcome };
+        let cidr: Prefix = "10.244.2.0/24".parse().expect("a prefix");
+        let outcome = Outcome { carried: [(cidr, "the default route".to_owned())].into(), ..outcome };
         let carried = report(&me(), "b", &desired, &outcome).routes;
         assert_eq!((carried.exceptions, carried.nodes_without), (vec![], 0));
-        assert_eq!(outcome.carrier(&"10.244.2.0/24".parse().expect("a prefix")), Some("a learned route"));
+        assert_eq!(outcome.carrier(&cidr), Some("the default route"));
     }
 
     #[test]
@@ -325,19 +323,15 @@ mod tests {
     #[test]
     fn an_answer_is_urgent_and_one_that_is_not_asked_for_any_more_is_no_news() {
         let at = |seconds| Moment::since_boot(Duration::from_secs(seconds));
-        let answer = |node: &str, answer| WitnessAnswer {
-            node: node.to_owned(),
-            route: "0".repeat(16),
-            answer,
-            message: None,
-        };
-        let of = |answers: &[WitnessAnswer]| NodeReportStatus { witness: answers.to_vec(), ..Default::default() };
+        let answer =
+            |node: &str, answer| WitnessAnswer { node: node.to_owned(), route: "0".repeat(16), answer, message: None };
+        let of = |answers: Vec<WitnessAnswer>| NodeReportStatus { witness: answers, ..Default::default() };
         let (n2, n3) = (answer("n2", Reached::Ok), answer("n3", Reached::Ok));
         for (name, from, to, want) in [
-            ("asked for", of(&[n2.clone()]), of(&[n2.clone(), n3.clone()]), Pace::Now),
-            ("another answer", of(&[n2.clone()]), of(&[answer("n2", Reached::NoRoute)]), Pace::Now),
-            ("no longer asked for", of(&[n2.clone(), n3.clone()]), of(&[n3.clone()]), Pace::Rest),
-            ("another is asked for", of(&[n2.clone()]), of(&[n3]), Pace::Now),
+            ("asked for", of(vec![n2.clone()]), of(vec![n2.clone(), n3.clone()]), Pace::Now),
+            ("another answer", of(vec![n2.clone()]), of(vec![answer("n2", Reached::NoRoute)]), Pace::Now),
+            ("no longer asked for", of(vec![n2.clone(), n3.clone()]), of(vec![n3.clone()]), Pace::Rest),
+            ("another is asked for", of(vec![n2.clone()]), of(vec![n3]), Pace::Now),
         ] {
             let mut pacer = Pacer::default();
             pacer.wrote(from, at(100));

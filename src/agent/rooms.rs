@@ -127,8 +127,12 @@ impl Rooms {
     /// What became of the wish so far.
     pub fn outcome(&self, wrong_peers: Vec<PeerException>) -> Outcome {
         let neighbours = self.neighbour_status.borrow().clone();
-        let outcome =
-            outcome(&self.route_status.borrow(), &self.guard_status.borrow(), &self.speaker_status.borrow(), wrong_peers);
+        let outcome = outcome(
+            &self.route_status.borrow(),
+            &self.guard_status.borrow(),
+            &self.speaker_status.borrow(),
+            wrong_peers,
+        );
         Outcome { neighbours, ..outcome }
     }
 

@@ -175,7 +175,7 @@ mod tests {
             Case {
                 name: "a router carries it",
                 addresses: BEHIND,
-                edit: |outcome| outcome.carriers = vec![("0.0.0.0/0".parse().expect("a prefix"), "the default route by 10.90.0.1".to_owned())],
+                edit: |outcome| outcome.carried = carried(),
                 witnesses: ASKED,
                 want: Some((Reached::Ok, Some("10.244.1.0/24: the default route by 10.90.0.1"))),
             },
@@ -218,5 +218,9 @@ mod tests {
     fn refuse(outcome: &mut Outcome) {
         let refused = (RouteExceptionReason::Refused, "refused".to_owned());
         outcome.failed = outcome.settled.routes().map(|route| (route.clone(), refused.clone())).collect();
+    }
+
+    fn carried() -> BTreeMap<Prefix, String> {
+        BTreeMap::from([("10.244.1.0/24".parse().expect("a prefix"), "the default route by 10.90.0.1".to_owned())])
     }
 }

@@ -24,8 +24,8 @@ pub use bgp_peer::{BgpPeer, BgpPeerSpec};
 pub use condition::{Condition, ConditionReason, ConditionStatus, ConditionType};
 pub use machine::{Machine, MachineSpec, MachineStatus};
 pub use node_report::{
-    BgpReport, EntryReport, GuardReport, NoEntry, NodeReport, NodeReportSpec, NodeReportStatus, PeerException,
-    Reached, RefusedEntries, RouteException, RouteExceptionReason, RouteReport, WitnessAnswer,
+    BgpReport, EntryReport, GuardReport, NoEntry, NodeReport, NodeReportSpec, NodeReportStatus, PeerException, Reached,
+    RefusedEntries, RouteException, RouteExceptionReason, RouteReport, WitnessAnswer,
 };
 pub use node_route::{EntryFlag, NodeRoute, NodeRouteSpec, majority};
 pub use selector::{LabelOperator, LabelRequirement, LabelSelector};

@@ -1,5 +1,4 @@
 //! Whether some neighbours are there: asked of the kernel, and heard from it.
-#![expect(clippy::disallowed_methods, reason = "shell: waits and talks to the kernel")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

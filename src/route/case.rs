@@ -40,7 +40,7 @@ pub struct Scene<'a> {
     /// Who may be a witness.
     pub candidates: &'a Candidates,
     /// Whether it is time to choose some: while a cluster is young, the few that may be witnesses
-    /// would have all Nodes to speak of.
+    /// would have all Nodes to speak of, so each waits for its own agent.
     pub draws: bool,
     /// What each witness says.
     pub answer: &'a dyn Fn(&NodeName) -> Answer,
@@ -48,9 +48,7 @@ pub struct Scene<'a> {
 
 impl Scene<'_> {
     fn is_settled(&self) -> bool {
-        let says_so = |condition: &Condition| {
-            condition.status == Truth::False && condition.reason == "RouteCreated"
-        };
+        let says_so = |condition: &Condition| condition.status == Truth::False && condition.reason == "RouteCreated";
         self.node.network_unavailable.as_ref().is_some_and(says_so)
     }
 }

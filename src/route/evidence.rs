@@ -67,7 +67,9 @@ mod tests {
 
     #[test]
     fn an_agent_is_at_fault_above_three_nodes_and_a_twentieth() {
-        for (without, nodes, want) in [(3, 5, false), (4, 5, true), (4, 79, true), (4, 80, false), (5, 100, false), (6, 100, true)] {
+        for (without, nodes, want) in
+            [(3, 5, false), (4, 5, true), (4, 79, true), (4, 80, false), (5, 100, false), (6, 100, true)]
+        {
             let report =
                 NodeReportStatus { routes: RouteReport { nodes_without: without, ..Default::default() }, ..report(1) };
             assert_eq!(is_incomplete(&report, nodes), want, "{without} of {nodes}");

@@ -162,7 +162,8 @@ async fn carry_out(context: &Context, plan: Plan, memory: &mut Memory) -> Outcom
     let mut outcome = if routes.is_empty() && conditions.is_empty() { Outcome::Noop } else { Outcome::Changed };
     let mut failures = BTreeMap::new();
     for (name, result) in apply::routes(&context.client, &routes).await {
-        if let (Err(error @ WriteError::Refused(_)), Some(node)) = (&result, memory.planner.observed().nodes.get(&name)) {
+        if let (Err(error @ WriteError::Refused(_)), Some(node)) = (&result, memory.planner.observed().nodes.get(&name))
+        {
             failures.insert(name.clone(), plan::not_created(node, &Told(error)));
         }
         match settle(memory, Object::Route(name.clone()), result) {

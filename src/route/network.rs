@@ -75,9 +75,9 @@ impl fmt::Display for Lack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoAgent => f.write_str("Cairn's agent has never reported from this node; does its pod run there?"),
-            Self::NoReportSince => {
-                f.write_str("Cairn's agent has not reported since the node was booted or registered; does its pod run there?")
-            }
+            Self::NoReportSince => f.write_str(
+                "Cairn's agent has not reported since the node was booted or registered; does its pod run there?",
+            ),
             Self::AgentBehind => {
                 f.write_str("Cairn's agent on this node does not act on its addresses and pod CIDRs yet")
             }

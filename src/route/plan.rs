@@ -312,11 +312,14 @@ impl Planner {
         let nodes = self.observed.nodes.len();
         let report = |name: &NodeName| self.observed.node_reports.get(name).map(|report| &**report);
         let own = evidence::own_word(node, &digest, report(&node.name), nodes);
+        let known = self.witnesses(&node.name);
+        let is_new = !self.observed.node_routes.contains_key(&node.name);
+        let has_many_candidates = 2 * self.candidates.len() >= nodes;
         let scene = Scene {
             node,
             digest: &digest,
-            known: &self.witnesses(&node.name),
-            draws: own.is_ok() || 2 * self.candidates.len() >= nodes,
+            known: &known,
+            draws: own.is_ok() || !known.is_empty() || (is_new && has_many_candidates),
             own,
             candidates: &self.candidates,
             answer: &|witness| match report(witness).filter(|_| self.candidates.contains(witness)) {
@@ -420,7 +423,10 @@ impl Planner {
         let nodes = self.observed.nodes.len();
         let may_witness = node.zip(report).filter(|(node, report)| {
             let is_ready = node.ready == Some(Truth::True) && !node.is_deleting;
-            is_ready && self.has_routes(node) && evidence::is_current(node, report) && !evidence::is_incomplete(report, nodes)
+            is_ready
+                && self.has_routes(node)
+                && evidence::is_current(node, report)
+                && !evidence::is_incomplete(report, nodes)
         });
         let has_changed = match may_witness {
             Some((node, _)) => self.candidates.add(name, spec::zone(node).unwrap_or_default()),
@@ -459,3 +465,8 @@ pub fn not_created(node: &NodeView, why: &impl std::fmt::Display) -> Note {
         why: why.to_string(),
     }
 }
+
+#[cfg(test)]
+mod contract;
+#[cfg(test)]
+mod tests;

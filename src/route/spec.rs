@@ -72,7 +72,10 @@ pub fn spec(node: &NodeView, responsibility: &Responsibility, known: Option<&Nod
     };
     Some(NodeRouteSpec {
         addresses: if shown.is_empty() { known_addresses } else { shown },
-        pod_cidrs: cidrs.filter(|(is_ours, cidr)| *is_ours || known_cidrs.contains(cidr)).map(|(_, cidr)| cidr).collect(),
+        pod_cidrs: cidrs
+            .filter(|(is_ours, cidr)| *is_ours || known_cidrs.contains(cidr))
+            .map(|(_, cidr)| cidr)
+            .collect(),
         zone: zone(node).map(str::to_owned),
         entry,
         witnesses: known.map(|known| known.witnesses.clone()).unwrap_or_default(),
