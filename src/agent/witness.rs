@@ -143,7 +143,13 @@ mod tests {
         let refused = "10.244.1.0/24: refused";
         let off_link = "10.244.1.0/24: 192.0.2.12 is on no network of this node; a router has to carry these packets";
         for case in [
-            Case { name: "in place", addresses: ON_LINK, edit: |_| {}, witnesses: ASKED, want: Some((Reached::Ok, None)) },
+            Case {
+                name: "in place",
+                addresses: ON_LINK,
+                edit: |_| {},
+                witnesses: ASKED,
+                want: Some((Reached::Ok, None)),
+            },
             Case {
                 name: "not in the kernel yet",
                 addresses: ON_LINK,

@@ -143,7 +143,12 @@ impl RouteExceptionReason {
     /// Whether the reason lies with this node, not with the one that the CIDR is of.
     pub fn is_here(self) -> bool {
         match self {
-            Self::NotOnLink | Self::Unreachable | Self::NoCarrier | Self::OwnedByOther | Self::Denied | Self::Refused => true,
+            Self::NotOnLink
+            | Self::Unreachable
+            | Self::NoCarrier
+            | Self::OwnedByOther
+            | Self::Denied
+            | Self::Refused => true,
             Self::NoAddressOfFamily | Self::Contested | Self::Malformed => false,
         }
     }
