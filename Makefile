@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo test test-quick lint generate bench-first-service bench-nodes lab lab-packages lab-control-plane lab-older-control-plane lab-migration-partner lab-full-nodes
+.PHONY: help demo test test-quick lint generate bench bench-first-service bench-nodes bench-election lab lab-packages lab-control-plane lab-older-control-plane lab-migration-partner lab-reference lab-full-nodes
 
 help:
 	@echo "make demo                 a cluster in network namespaces, and a client that gets its answer (KEEP=1 keeps it)"
@@ -10,8 +10,10 @@ help:
 	@echo "make test-quick           the pure tests and one lab of each kind"
 	@echo "make lint                 formatting, clippy, licences and sources of dependencies"
 	@echo "make generate             writes what is generated: manifests/crds, the examples' expected plans"
-	@echo "make bench-first-service  how fast, how big; the last line is JSON"
+	@echo "make bench                all benchmarks, one after the other; the last line of each is JSON"
+	@echo "make bench-first-service  how fast, how big"
 	@echo "make bench-nodes          how fast many Nodes are initialized (CAIRN_BENCH_NODES, 1000), and what that costs"
+	@echo "make bench-election       how late the Lease is renewed while many clients list many Nodes, and who follows"
 
 demo: lab-packages lab-control-plane
 	@$(CARGO) test --test demo --no-run
@@ -36,11 +38,16 @@ lint:
 generate:
 	CAIRN_GENERATE=1 $(CARGO) test --test it -- manifests examples
 
+bench: bench-first-service bench-nodes bench-election
+
 bench-first-service: lab-packages lab-control-plane
 	$(CARGO) bench --bench first_service
 
-bench-nodes: lab-packages lab-control-plane
+bench-nodes: lab-packages lab-control-plane lab-reference
 	$(CARGO) bench --bench nodes
+
+bench-election: lab-packages lab-control-plane
+	$(CARGO) bench --bench election
 
 lab: lab-packages lab-control-plane lab-older-control-plane lab-migration-partner lab-full-nodes
 
@@ -55,7 +62,11 @@ lab-older-control-plane:
 	@tests/lab/build-control-plane 1.33 > /dev/null
 
 lab-migration-partner:
-	@tests/lab/build-migration-partner
+	@tests/lab/build-program migration-partner
+
+# Kubernetes' own framework, for benchmarks to be read beside Cairn's.
+lab-reference:
+	@tests/lab/build-program reference-ccm
 
 # Only root can run them: their containers need cgroups.
 lab-full-nodes:

@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_file_the_loops_that_both_components_have_are_shared() {
+    fn section_10_9_without_a_file_the_loops_that_both_components_have_are_shared() {
         let migration = Migration::default();
         assert_eq!(migration.lease, "cloud-provider-extraction-migration");
         for (controller, want) in [(Node, Main), (NodeLifecycle, Second), (Service, Second), (Route, Second)] {
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_all_versions_are_read() {
+    fn section_10_9_files_of_all_versions_are_read() {
         for (name, text) in [
             ("v1", HEAD.to_owned()),
             ("v1beta1 with a lock", HEAD.replace("v1", "v1beta1") + "resourceLock: leases\n"),
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mixed_list_and_one_with_controllers_of_others_are_read() {
+    fn section_10_9_a_mixed_list_and_one_with_controllers_of_others_are_read() {
         let migration = of(&[
             "node-ipam-controller *",
             "node-route-controller cloud-controller-manager",
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_wrong_is_refused_with_place_and_reason() {
+    fn section_10_9_a_file_that_is_wrong_is_refused_with_place_and_reason() {
         let with = |rest: &str| format!("{HEAD}{rest}");
         for (name, text, want) in [
             ("empty", String::new(), "m.yaml: is empty: it takes at least one YAML document"),

@@ -10,6 +10,8 @@
 mod events;
 #[path = "nodes/figures.rs"]
 mod figures;
+#[path = "nodes/reference.rs"]
+mod reference;
 #[path = "../lab/harness/mod.rs"]
 #[expect(unused_imports, reason = "this lab has no router")]
 mod harness;
@@ -90,7 +92,9 @@ async fn bench() -> Result<()> {
     }
     let (start, hand_over) = (median(starts)?, median(hand_overs)?);
     let measured = Measured { count, floor, burst, idle, resident_kib, peak_resident_kib, start, hand_over };
-    println!("{}", figures::print(&measured));
+    controller.terminate(SOON).await?;
+    let upstream = reference::measure(&lab, count).await?;
+    println!("{}", figures::print(&measured, upstream));
     Ok(())
 }
 
@@ -241,18 +245,24 @@ struct Idle {
 
 async fn measure_idle(lab: &Lab, controller: &Program, count: usize) -> Result<Idle> {
     let (written, used) = (writes(lab)?.len(), controller.processor_time()?);
-    let period = STATUS_REPORT / u32::try_from(count)?;
+    let began = Stopwatch::start();
+    let heartbeats = say_alive(lab, IDLE, STATUS_REPORT / u32::try_from(count)?, count).await?;
+    let (watched, processor) = (began.elapsed(), controller.processor_time()? - used);
+    Ok(Idle { watched, heartbeats, processor, writes: writes(lab)?.len() - written })
+}
+
+/// Lets one kubelet after the other write its Node's status, and returns how often one did.
+async fn say_alive(lab: &Lab, how_long: Duration, period: Duration, count: usize) -> Result<usize> {
     let began = Stopwatch::start();
     let mut ticks = tokio::time::interval(period);
     let mut heartbeats = 0;
     ticks.tick().await;
-    while began.elapsed() < IDLE {
+    while began.elapsed() < how_long {
         heartbeats += 1;
         kubelet::say_ready(lab.kube(), &node_name(1 + heartbeats % count)).await?;
         ticks.tick().await;
     }
-    let (watched, processor) = (began.elapsed(), controller.processor_time()? - used);
-    Ok(Idle { watched, heartbeats, processor, writes: writes(lab)?.len() - written })
+    Ok(heartbeats)
 }
 
 /// How a controller came to act.

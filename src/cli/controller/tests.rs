@@ -92,7 +92,7 @@ const DEFAULTS: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn flags_have_upstreams_names_and_defaults() {
+fn section_10_9_flags_have_upstreams_names_and_defaults() {
     let command = CommandLine::command();
     for (name, want) in DEFAULTS {
         let flag = command.get_arguments().find(|flag| flag.get_long() == Some(name));
@@ -103,7 +103,7 @@ fn flags_have_upstreams_names_and_defaults() {
 }
 
 #[test]
-fn every_flag_parses_into_the_configuration() {
+fn section_10_9_every_flag_parses_into_the_configuration() {
     let folder = tempfile::tempdir().expect("a folder");
     let cert_dir = format!("--cert-dir={}", folder.path().display());
     let file = folder.path().join("migration.yaml");
@@ -198,7 +198,7 @@ fn every_flag_parses_into_the_configuration() {
 }
 
 #[test]
-fn without_flags_a_config_is_made_that_has_no_limit_of_requests_and_fifty_writes() {
+fn section_10_9_without_flags_a_config_is_made_that_has_no_limit_of_requests_and_fifty_writes() {
     let options = checked(&[]).controller;
     assert_eq!(options.server.rate, None);
     assert_eq!((options.limits.node_writes, options.limits.service_writes), (IN_FLIGHT, IN_FLIGHT));
@@ -210,7 +210,7 @@ fn without_flags_a_config_is_made_that_has_no_limit_of_requests_and_fifty_writes
 }
 
 #[test]
-fn flags_of_webhooks_and_others_without_meaning_are_accepted_and_told() {
+fn section_10_9_flags_of_webhooks_and_others_without_meaning_are_accepted_and_told() {
     let args = parse(&[
         "--webhooks=*,-a",
         "--webhook-secure-port=0",
@@ -233,7 +233,7 @@ fn flags_of_webhooks_and_others_without_meaning_are_accepted_and_told() {
 }
 
 #[test]
-fn faults_are_upstreams_and_told_all_at_once() {
+fn section_10_9_faults_are_upstreams_and_told_all_at_once() {
     for (name, flags, want) in [
         (
             "concurrent-node-syncs -5",
@@ -349,7 +349,7 @@ fn configz_shows_what_is_in_force_under_upstreams_names() {
 }
 
 #[test]
-fn a_migration_file_is_read_only_when_migration_is_enabled() {
+fn section_10_9_a_migration_file_is_read_only_when_migration_is_enabled() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("m.yaml");
     std::fs::write(&file, format!("{MIGRATION}leaderName: m\nfoo: 1\n")).expect("a file");

@@ -1,4 +1,5 @@
-//! Tests of the lifecycle plan: every row of upstream's `MonitorNodes`, and what always holds.
+//! Tests of the lifecycle plan: every row of upstream's `MonitorNodes` (the contract's section 10.6), and what always
+//! holds.
 
 use std::time::Duration;
 
@@ -103,7 +104,7 @@ fn with_ready(ready: Option<Truth>) -> NodeView {
 }
 
 #[test]
-fn monitor_nodes_nodes_deleted() {
+fn section_10_6_nodes_deleted() {
     use ObservedMachine::{Active, Decommissioned};
     check([
         Case {
@@ -152,7 +153,7 @@ fn monitor_nodes_nodes_deleted() {
 }
 
 #[test]
-fn monitor_nodes_nodes_shutdown() {
+fn section_10_6_nodes_shutdown() {
     use ObservedMachine::{Active, Decommissioned};
     check([
         Case {

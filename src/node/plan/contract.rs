@@ -193,6 +193,26 @@ fn section_10_1_nodes_that_are_left_as_they_are() {
     }
 }
 
+#[test]
+fn section_10_2_the_metadata_of_an_instance() {
+    let with_id = |id: &str| NodeView { provider_id: Some(id.to_owned()), ..node() };
+    let small = |foreign_id: Option<&str>| MachineFacts {
+        instance_type: Some("t1.micro".to_owned()),
+        foreign_id: foreign_id.map(str::to_owned),
+        ..cloud()
+    };
+    for (row, node, machine, provider_id) in [
+        ("getInstanceMetadata: an ID, addresses and type", node(), small(None), "cairn://m1"),
+        ("getInstanceMetadata: the node's own ID stays", with_id("fake://12345"), small(Some("fake://12345")), "fake://12345"),
+    ] {
+        let action = plan_one(node.clone(), present(machine)).expect(row).expect(row);
+        let after = applied(&node, &action);
+        assert_eq!(after.provider_id.as_deref(), Some(provider_id), "row {row}");
+        assert_eq!(after.addresses, cloud_addresses(), "row {row}");
+        assert_eq!(after.labels["node.kubernetes.io/instance-type"], "t1.micro", "row {row}");
+    }
+}
+
 /// An initialized Node with these labels, and what it has after the plan.
 fn labels_after(current: &[(&str, &str)]) -> BTreeMap<String, String> {
     let view = NodeView {
@@ -242,6 +262,8 @@ fn section_10_2_a_change_of_addresses_is_seen_in_values_number_kind_and_order() 
         ("one value differs", vec![internal("10.0.0.2"), external("1.1.1.1")], vec![v4(), external("1.1.1.1")], true),
         ("an external one is gone", vec![v4(), external("1.1.1.1")], vec![v4()], true),
         ("one is new", vec![v4()], vec![v4(), external("1.1.1.1")], true),
+        ("a host name is new", vec![v4()], vec![v4(), hostname("n1")], true),
+        ("a host name is gone, but it is the node's own and stays", vec![v4(), hostname("n1")], vec![v4()], false),
         ("kinds are swapped", vec![internal("1.1.1.1"), external("10.0.0.1")], vec![v4(), external("1.1.1.1")], true),
         ("two of one kind, the same", vec![v4(), v6()], vec![v4(), v6()], false),
         ("two of one kind in another order", vec![v6(), v4()], vec![v4(), v6()], true),

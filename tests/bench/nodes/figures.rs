@@ -14,7 +14,8 @@ struct Target {
 }
 
 /// Prints everything for the eye, a missed target like one that is met, and returns all of it as one JSON object.
-pub(crate) fn print(measured: &Measured) -> Value {
+/// `upstream` is what Kubernetes' own framework did, one object a run.
+pub(crate) fn print(measured: &Measured, upstream: Vec<Value>) -> Value {
     let mut all = figures(measured);
     for (name, value) in all.as_object().into_iter().flatten() {
         println!("{name:<62} {value}");
@@ -30,6 +31,13 @@ pub(crate) fn print(measured: &Measured) -> Value {
             json!({ "name": name, "figure": rounded(*figure), "at_most": at_most, "is_met": figure <= at_most })
         })
         .collect();
+    for run in &upstream {
+        println!("upstream's framework");
+        for (name, value) in run.as_object().into_iter().flatten() {
+            println!("  {name:<60} {value}");
+        }
+    }
+    all["upstream"] = upstream.into();
     all
 }
 
@@ -102,19 +110,19 @@ fn ratio(one: Duration, other: Duration) -> f64 {
     one.as_secs_f64() / other.as_secs_f64()
 }
 
-fn seconds(duration: Duration) -> f64 {
+pub(crate) fn seconds(duration: Duration) -> f64 {
     rounded(duration.as_secs_f64())
 }
 
-fn megabytes(kib: u64) -> f64 {
+pub(crate) fn megabytes(kib: u64) -> f64 {
     kib as f64 * 1024.0 / 1e6
 }
 
-fn number(count: usize) -> f64 {
+pub(crate) fn number(count: usize) -> f64 {
     count as f64
 }
 
 /// To three decimals: the rest is noise.
-fn rounded(value: f64) -> f64 {
+pub(crate) fn rounded(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }

@@ -13,8 +13,10 @@ use super::kubernetes::Kubernetes;
 /// How the list travels into the lab.
 const VARIABLE: &str = "CAIRN_LAB_BINARIES";
 const BUILD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/lab/build-control-plane");
-/// What only a few scenarios need, this, the older control planes and full nodes, takes minutes: that is left to `make lab`.
-const BUILD_PARTNER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/lab/build-migration-partner");
+/// What only a few scenarios need, these programs, the older control planes and full nodes, takes minutes: that is left
+/// to `make lab`, and the last of these to `make bench-nodes`.
+const BUILD_PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/lab/build-program");
+const PROGRAMS_OF_FEW: [&str; 2] = ["migration-partner", "reference-ccm"];
 /// Programs of the distribution, each with the Debian package that has it.
 const PROGRAMS: [(&str, &str); 7] = [
     ("bird", "bird2"),
@@ -33,7 +35,10 @@ pub(crate) fn provide(command: &mut Command) -> Result<()> {
     let path = format!("{}:{PATH}", std::env::var("PATH").unwrap_or_default());
     let lacking = missing_packages(&path);
     ensure!(lacking.is_empty(), "the lab needs packages that are not installed: apt-get install {}", lacking.join(" "));
-    let mut list = output_of(BUILD, &[])? + &output_of(BUILD_PARTNER, &["--find"])?;
+    let mut list = output_of(BUILD, &[])?;
+    for program in PROGRAMS_OF_FEW {
+        list += &output_of(BUILD_PROGRAM, &["--find", program])?;
+    }
     for other in Kubernetes::OLDER.iter().map(|older| older.minor()).chain(["full-nodes"]) {
         list += &output_of(BUILD, &["--find", other])?;
     }

@@ -124,7 +124,8 @@ fn cairn(namespace: &Namespace, verb: &str, kubeconfig: &Path) -> Command {
     command
 }
 
-async fn kubeconfig_for(control_plane: &ControlPlane, account: &str) -> Result<PathBuf> {
+/// A kubeconfig with a token of a ServiceAccount in `kube-system`.
+pub(super) async fn kubeconfig_for(control_plane: &ControlPlane, account: &str) -> Result<PathBuf> {
     let accounts: Api<ServiceAccount> = Api::namespaced(control_plane.admin().clone(), SERVICE_ACCOUNTS);
     let request: TokenRequest = serde_json::from_value(
         json!({ "metadata": {}, "spec": { "audiences": [], "expirationSeconds": TOKEN_SECONDS } }),

@@ -35,6 +35,7 @@ rules:
   - system:serviceaccount:kube-system:node-controller
   - system:serviceaccount:kube-system:service-controller
   - system:serviceaccount:kube-system:route-controller
+  - system:serviceaccount:kube-system:reference-ccm
 - level: Metadata
   users: ["system:kube-controller-manager"]
   resources: [{group: coordination.k8s.io, resources: [leases], resourceNames: [cloud-provider-extraction-migration]}]

@@ -24,6 +24,7 @@ pub(crate) mod namespace;
 pub(crate) mod node;
 pub(crate) mod pki;
 pub(crate) mod pod;
+pub(crate) mod reference_ccm;
 pub(crate) mod router;
 pub(crate) mod service;
 pub(crate) mod wait;
