@@ -1,4 +1,3 @@
-#![expect(clippy::disallowed_methods, reason = "shell: clients that write side by side, and heartbeats by the clock")]
 //! How fast the controller initializes many Nodes that register at once, and what that costs; `make bench-nodes` runs it.
 //!
 //! The measure is the floor: what a client that does nothing else needs in the same lab for the same two writes a
@@ -6,58 +5,39 @@
 //! else. The last line is one JSON object with every target and whether it was met; the targets are for 5,000 Nodes
 //! (`CAIRN_BENCH_NODES=5000`) and a release build.
 
-#[path = "nodes/events.rs"]
-mod events;
 #[path = "nodes/figures.rs"]
 mod figures;
-#[path = "nodes/reference.rs"]
-mod reference;
 #[path = "../lab/harness/mod.rs"]
 #[expect(unused_imports, reason = "this lab has no router")]
 mod harness;
+#[path = "many_nodes/mod.rs"]
+mod many_nodes;
+#[path = "nodes/reference.rs"]
+mod reference;
 
-use std::{
-    net::Ipv4Addr,
-    process::ExitCode,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{process::ExitCode, time::Duration};
 
-use anyhow::{Context, Result, ensure};
-use events::{INITIALIZED, LEASE, all_initialized, holder, leases, until, watch_initialized, watch_lease, watch_node};
-use harness::{
-    Lab, Stopwatch, control_plane::ApiRequest, enclosure, kubelet, namespace::Program, wait::wait_every, wait_for,
-};
-use k8s_openapi::api::{
-    coordination::v1::Lease,
-    core::v1::{Node, Taint},
-};
+use anyhow::{Result, ensure};
+use harness::{Lab, Stopwatch, control_plane::ApiRequest, enclosure, namespace::Program};
+use k8s_openapi::api::core::v1::Node;
 use kube::{
-    Api, Client, ResourceExt,
+    Api, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams},
 };
+use many_nodes::{
+    REGISTERING_CLIENTS, SOON, STATUS_REPORT, each, elapsed_after,
+    events::{INITIALIZED, all_initialized, watch_initialized},
+    is_done,
+    leaders::{Milestones, measure_hand_over, measure_start, median},
+    machine_address, node_count, register_all, say_alive, settle, spawn, write_inventory, writes,
+};
 use serde_json::json;
-use tokio::task::JoinSet;
 
-const DEFAULT_COUNT: usize = 1000;
-/// With more, the API server would begin a second file of its audit log.
-const MOST: usize = 10_000;
 /// As many writes as the controller has on their way at most.
 const FLOOR_WORKERS: usize = 50;
-const REGISTERING_CLIENTS: usize = 32;
 /// How often a start and a hand-over are measured; each needs a Node of its own.
 const REPEATED: usize = 3;
 const IDLE: Duration = Duration::from_secs(20);
-/// How often a kubelet writes its Node's status when nothing changes (`nodeStatusReportFrequency`).
-const STATUS_REPORT: Duration = Duration::from_secs(300);
-const SOON: Duration = Duration::from_secs(30);
-const SETTLED_WITHIN: Duration = Duration::from_secs(300);
-const QUIET: Duration = Duration::from_secs(3);
-/// The port belongs to the leader of the moment.
-const STANDBY: &[&str] = &["--secure-port=0"];
 
 fn main() -> ExitCode {
     enclosure::program("bench-nodes", bench).into()
@@ -108,39 +88,6 @@ struct Measured {
     peak_resident_kib: u64,
     start: Milestones,
     hand_over: Milestones,
-}
-
-fn node_count() -> Result<usize> {
-    let count = match std::env::var("CAIRN_BENCH_NODES") {
-        Ok(text) => text.parse().with_context(|| format!("CAIRN_BENCH_NODES: {text:?} is no number"))?,
-        Err(_) => DEFAULT_COUNT,
-    };
-    ensure!((1..=MOST).contains(&count), "CAIRN_BENCH_NODES is {count}; from 1 to {MOST} Nodes can be measured");
-    Ok(count)
-}
-
-fn node_name(number: usize) -> String {
-    format!("node-{number:05}")
-}
-
-fn machine_address(number: usize) -> Result<Ipv4Addr> {
-    Ok(Ipv4Addr::from_bits(Ipv4Addr::new(10, 128, 0, 0).to_bits() + u32::try_from(number)?))
-}
-
-/// A machine for each Node, found by the Node's name.
-fn write_inventory(lab: &Lab, machines: usize) -> Result<()> {
-    let mut text = "apiVersion: inventory.cairn.dev/v1\nkind: Inventory\ndefaults: {region: bench}\n\
-                    locations:\n  rack1: {zone: rack1}\nmachines:\n"
-        .to_owned();
-    for number in 1..=machines {
-        let (name, address) = (node_name(number), machine_address(number)?);
-        text += &format!(
-            "- {{id: machine-{number:05}, state: active, match: {{nodeName: {name}}}, location: rack1, \
-             instanceType: bench.small, addresses: [{{type: InternalIP, address: {address}}}, \
-             {{type: Hostname, address: {name}}}]}}\n"
-        );
-    }
-    Ok(std::fs::write(lab.cairn()?.configuration().join("inventory.yaml"), text)?)
 }
 
 /// What the API server takes from a client that has nothing to decide.
@@ -229,12 +176,6 @@ async fn measure_burst(lab: &Lab, controller: &Program, count: usize) -> Result<
     Ok(Burst { register, first_to_all, processor: processor_since_start - used, processor_since_start, writes })
 }
 
-fn is_done(node: &Node) -> bool {
-    let Some(spec) = &node.spec else { return false };
-    let is_awaiting = |taint: &Taint| taint.key == kubelet::UNINITIALIZED;
-    spec.provider_id.is_some() && !spec.taints.iter().flatten().any(is_awaiting)
-}
-
 /// A cluster in which kubelets only say that they live.
 struct Idle {
     watched: Duration,
@@ -249,136 +190,4 @@ async fn measure_idle(lab: &Lab, controller: &Program, count: usize) -> Result<I
     let heartbeats = say_alive(lab, IDLE, STATUS_REPORT / u32::try_from(count)?, count).await?;
     let (watched, processor) = (began.elapsed(), controller.processor_time()? - used);
     Ok(Idle { watched, heartbeats, processor, writes: writes(lab)?.len() - written })
-}
-
-/// Lets one kubelet after the other write its Node's status, and returns how often one did.
-async fn say_alive(lab: &Lab, how_long: Duration, period: Duration, count: usize) -> Result<usize> {
-    let began = Stopwatch::start();
-    let mut ticks = tokio::time::interval(period);
-    let mut heartbeats = 0;
-    ticks.tick().await;
-    while began.elapsed() < how_long {
-        heartbeats += 1;
-        kubelet::say_ready(lab.kube(), &node_name(1 + heartbeats % count)).await?;
-        ticks.tick().await;
-    }
-    Ok(heartbeats)
-}
-
-/// How a controller came to act.
-#[derive(Clone, Copy)]
-struct Milestones {
-    lease_held: Duration,
-    node_done: Duration,
-}
-
-/// The run in the middle, by the time until its Node was done.
-fn median(mut runs: Vec<Milestones>) -> Result<Milestones> {
-    runs.sort_by_key(|run| run.node_done);
-    runs.get(runs.len() / 2).copied().context("a median needs a value")
-}
-
-/// From the start of the process, with a Node waiting and nobody holding the Lease.
-async fn measure_start(lab: &Lab, number: usize) -> Result<(Program, Milestones)> {
-    let name = node_name(number);
-    kubelet::register(lab.kube(), &name).await?;
-    let (lease, node) = (watch_lease(lab.kube()).await?, watch_node(lab.kube(), &name).await?);
-    let began = Stopwatch::start();
-    let controller = spawn(lab, &[])?;
-    let (lease_held, node_done) = tokio::try_join!(
-        elapsed_after(began, until(lease, |lease| !holder(lease).is_empty())),
-        elapsed_after(began, until(node, is_done)),
-    )?;
-    Ok((controller, Milestones { lease_held, node_done }))
-}
-
-/// From the leader's SIGTERM, with a standby waiting; the Node registers when the leader has ended.
-async fn measure_hand_over(lab: &Lab, mut leader: Program, number: usize) -> Result<(Program, Milestones)> {
-    let watches = lease_watches(lab)?;
-    let standby = spawn(lab, STANDBY)?;
-    wait_for("the standby watches the Lease", SOON, async || {
-        ensure!(lease_watches(lab)? > watches, "it does not");
-        Ok(())
-    })
-    .await?;
-    settle(lab).await?;
-    let name = node_name(number);
-    let before = holder(&leases(lab.kube()).get(LEASE).await?).to_owned();
-    let (lease, node) = (watch_lease(lab.kube()).await?, watch_node(lab.kube(), &name).await?);
-    let began = Stopwatch::start();
-    let is_taken = |lease: &Lease| !holder(lease).is_empty() && holder(lease) != before;
-    let next_acts = async {
-        leader.terminate(SOON).await?;
-        kubelet::register(lab.kube(), &name).await?;
-        until(node, is_done).await
-    };
-    let (lease_held, node_done) =
-        tokio::try_join!(elapsed_after(began, until(lease, is_taken)), elapsed_after(began, next_acts))?;
-    Ok((standby, Milestones { lease_held, node_done }))
-}
-
-fn lease_watches(lab: &Lab) -> Result<usize> {
-    let requests = lab.control_plane().requests_by_cairn()?;
-    Ok(requests.iter().filter(|request| request.resource == "leases" && request.verb == "watch").count())
-}
-
-fn spawn(lab: &Lab, flags: &[&str]) -> Result<Program> {
-    lab.cairn()?.spawn_controller(lab.control_plane().namespace(), flags)
-}
-
-async fn register_all(client: &Client, stem: &'static str, count: usize) -> Result<()> {
-    let client = client.clone();
-    each(REGISTERING_CLIENTS, count, move |number| {
-        let client = client.clone();
-        async move { kubelet::register(&client, &format!("{stem}-{number:05}")).await }
-    })
-    .await
-}
-
-/// Does the work of each number up to `count`; `workers` of them at a time.
-async fn each<F>(workers: usize, count: usize, work: impl Fn(usize) -> F + Clone + Send + 'static) -> Result<()>
-where
-    F: Future<Output = Result<()>> + Send,
-{
-    let next = Arc::new(AtomicUsize::new(1));
-    let mut tasks = JoinSet::new();
-    for _ in 0..workers {
-        let (next, work) = (Arc::clone(&next), work.clone());
-        tasks.spawn(async move {
-            loop {
-                let number = next.fetch_add(1, Ordering::Relaxed);
-                if number > count {
-                    return anyhow::Ok(());
-                }
-                work(number).await?;
-            }
-        });
-    }
-    while let Some(ended) = tasks.join_next().await {
-        ended??;
-    }
-    Ok(())
-}
-
-/// The time from `began` until `step` has ended.
-async fn elapsed_after(began: Stopwatch, step: impl Future<Output = Result<()>>) -> Result<Duration> {
-    step.await?;
-    Ok(began.elapsed())
-}
-
-/// Waits until the controller has nothing left to write.
-async fn settle(lab: &Lab) -> Result<()> {
-    let mut before = None;
-    wait_every(QUIET, "Cairn has settled", SETTLED_WITHIN, async || {
-        let now = writes(lab)?.len();
-        let earlier = before.replace(now);
-        ensure!(now > 0 && earlier == Some(now), "{now} writes, {earlier:?} before");
-        Ok(())
-    })
-    .await
-}
-
-fn writes(lab: &Lab) -> Result<Vec<ApiRequest>> {
-    let all = lab.control_plane().writes_by_cairn()?;
-    Ok(all.into_iter().filter(|write| write.resource != "leases").collect())
 }

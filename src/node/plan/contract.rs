@@ -203,7 +203,12 @@ fn section_10_2_the_metadata_of_an_instance() {
     };
     for (row, node, machine, provider_id) in [
         ("getInstanceMetadata: an ID, addresses and type", node(), small(None), "cairn://m1"),
-        ("getInstanceMetadata: the node's own ID stays", with_id("fake://12345"), small(Some("fake://12345")), "fake://12345"),
+        (
+            "getInstanceMetadata: the node's own ID stays",
+            with_id("fake://12345"),
+            small(Some("fake://12345")),
+            "fake://12345",
+        ),
     ] {
         let action = plan_one(node.clone(), present(machine)).expect(row).expect(row);
         let after = applied(&node, &action);

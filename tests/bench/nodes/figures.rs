@@ -4,33 +4,16 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::{Value, json};
 
-use super::{Measured, harness::control_plane::ApiRequest};
+use super::{
+    Measured,
+    harness::control_plane::ApiRequest,
+    many_nodes::targets::{self, Target, build, megabytes, number, rounded, seconds},
+};
 
-/// A figure and the most that it may be.
-struct Target {
-    name: &'static str,
-    at_most: f64,
-    figure: f64,
-}
-
-/// Prints everything for the eye, a missed target like one that is met, and returns all of it as one JSON object.
-/// `upstream` is what Kubernetes' own framework did, one object a run.
+/// Prints everything, and returns all of it as one JSON object; `upstream` is what Kubernetes' own framework did, one
+/// object a run.
 pub(crate) fn print(measured: &Measured, upstream: Vec<Value>) -> Value {
-    let mut all = figures(measured);
-    for (name, value) in all.as_object().into_iter().flatten() {
-        println!("{name:<62} {value}");
-    }
-    let targets = targets(measured);
-    for Target { name, at_most, figure } in &targets {
-        let verdict = if figure <= at_most { "met" } else { "MISSED" };
-        println!("{name:<62} {:<10} at most {at_most:<6} {verdict}", rounded(*figure));
-    }
-    all["targets"] = targets
-        .iter()
-        .map(|Target { name, at_most, figure }| {
-            json!({ "name": name, "figure": rounded(*figure), "at_most": at_most, "is_met": figure <= at_most })
-        })
-        .collect();
+    let mut all = targets::print(figures(measured), &targets(measured));
     for run in &upstream {
         println!("upstream's framework");
         for (name, value) in run.as_object().into_iter().flatten() {
@@ -46,7 +29,7 @@ fn figures(measured: &Measured) -> Value {
     let same_requests = floor.register + floor.write;
     json!({
         "nodes": count,
-        "build": if cfg!(debug_assertions) { "dev" } else { "release" },
+        "build": build(),
         "floor_register_seconds": seconds(floor.register),
         "floor_two_writes_seconds": seconds(floor.write),
         "first_created_to_last_created_seconds": seconds(burst.register),
@@ -108,21 +91,4 @@ fn by_kind(writes: &[ApiRequest]) -> BTreeMap<String, usize> {
 
 fn ratio(one: Duration, other: Duration) -> f64 {
     one.as_secs_f64() / other.as_secs_f64()
-}
-
-pub(crate) fn seconds(duration: Duration) -> f64 {
-    rounded(duration.as_secs_f64())
-}
-
-pub(crate) fn megabytes(kib: u64) -> f64 {
-    kib as f64 * 1024.0 / 1e6
-}
-
-pub(crate) fn number(count: usize) -> f64 {
-    count as f64
-}
-
-/// To three decimals: the rest is noise.
-pub(crate) fn rounded(value: f64) -> f64 {
-    (value * 1e3).round() / 1e3
 }

@@ -14,11 +14,14 @@ use kube::{
 use serde_json::{Value, json};
 
 use super::{
-    IDLE, QUIET, SETTLED_WITHIN, STATUS_REPORT, Stopwatch, elapsed_after,
-    events::{LEASE, holder, leases, until, watch_lease, watch_node},
-    figures::{megabytes, number, rounded, seconds},
-    harness::{Lab, kubelet, namespace::Program, reference_ccm::ReferenceCcm, wait::wait_every},
-    is_done, node_name, register_all,
+    IDLE,
+    harness::{Lab, Stopwatch, kubelet, namespace::Program, reference_ccm::ReferenceCcm, wait::wait_every},
+    many_nodes::{
+        QUIET, SETTLED_WITHIN, STATUS_REPORT, elapsed_after,
+        events::{LEASE, holder, leases, until, watch_lease, watch_node},
+        is_done, node_name, register_all, say_alive,
+        targets::{megabytes, number, rounded, seconds},
+    },
 };
 
 /// Twenty requests a second are three seconds for twenty Nodes.
@@ -137,6 +140,6 @@ async fn settled(lab: &Lab, reference: &ReferenceCcm) -> Result<usize> {
 /// Writes and processor time while kubelets only say that they live.
 async fn idle(lab: &Lab, reference: &ReferenceCcm, program: &Program, count: usize) -> Result<(usize, Duration)> {
     let (written, used) = (reference.writes(lab.control_plane())?.len(), program.processor_time()?);
-    super::say_alive(lab, IDLE, STATUS_REPORT / u32::try_from(count)?, count).await?;
+    say_alive(lab, IDLE, STATUS_REPORT / u32::try_from(count)?, count).await?;
     Ok((reference.writes(lab.control_plane())?.len() - written, program.processor_time()? - used))
 }

@@ -1,0 +1,136 @@
+#![expect(clippy::disallowed_methods, reason = "shell: waits until enough renewals have come")]
+//! How late the leader renews its Lease while many clients list many Nodes, and how soon another one follows it;
+//! `make bench-election` runs it.
+//!
+//! While the Nodes register and the controller initializes them, a crowd lists all Nodes again and again, as broken
+//! clients do after an outage. The last line is one JSON object with every target and whether it was met; the targets
+//! are for 5,000 Nodes (`CAIRN_BENCH_NODES=5000`) and a release build.
+
+#[path = "election/crowd.rs"]
+mod crowd;
+#[path = "../lab/harness/mod.rs"]
+#[expect(unused_imports, reason = "this lab has no router")]
+mod harness;
+#[path = "many_nodes/mod.rs"]
+#[expect(dead_code, reason = "the benchmarks of many Nodes share it, and each uses a part of it")]
+mod many_nodes;
+#[path = "election/renewals.rs"]
+mod renewals;
+
+use std::{process::ExitCode, time::Duration};
+
+use anyhow::{Result, ensure};
+use crowd::Crowd;
+use harness::{Lab, Stopwatch, enclosure, namespace::Program};
+use k8s_openapi::api::coordination::v1::Lease;
+use many_nodes::{
+    elapsed_after,
+    events::{LEASE, all_initialized, holder, leases, until, watch_initialized, watch_lease},
+    leaders::{Milestones, measure_hand_over, start_standby},
+    node_count, register_all, settle, spawn,
+    targets::{self, Target, build, number, rounded, seconds},
+    write_inventory,
+};
+use renewals::Renewals;
+use serde_json::{Value, json};
+
+const CLIENTS: usize = 500;
+/// Renewals come every two seconds: at least so long, for enough of them.
+const LOADED: Duration = Duration::from_secs(60);
+/// The default of `--leader-elect-lease-duration`.
+const LEASE_DURATION: Duration = Duration::from_secs(15);
+
+fn main() -> ExitCode {
+    enclosure::program("bench-election", bench).into()
+}
+
+async fn bench() -> Result<()> {
+    let count = node_count()?;
+    let mut lab = Lab::builder().api_only().start().await?;
+    lab.install_cairn().await?;
+    write_inventory(&lab, count + 1)?;
+    let mut leader = spawn(&lab, &[])?;
+    settle(&lab).await?;
+    println!("{CLIENTS} clients list Nodes, of which {count} register");
+    let loaded = measure_renewals(&lab, &mut leader, count).await?;
+    println!("a leader is killed");
+    settle(&lab).await?;
+    let (next, killed) = measure_kill(&lab, leader).await?;
+    println!("a leader is told to end");
+    let (mut last, told) = measure_hand_over(&lab, next, count + 1).await?;
+    last.kill().await?;
+    println!("{}", print(count, &loaded, killed, told));
+    Ok(())
+}
+
+/// What became of the Lease under load.
+struct Loaded {
+    lasted: Duration,
+    all_initialized: Duration,
+    lists: usize,
+    renewals: Renewals,
+    lost_leases: i32,
+}
+
+async fn measure_renewals(lab: &Lab, leader: &mut Program, count: usize) -> Result<Loaded> {
+    let before = Renewals::scrape(lab).await?;
+    let transitions = transitions(lab).await?;
+    let initialized = watch_initialized(lab.kube()).await?;
+    let crowd = Crowd::gather(lab, CLIENTS).await?;
+    let began = Stopwatch::start();
+    let all_done = async {
+        tokio::try_join!(register_all(lab.kube(), "node", count), all_initialized(initialized, count))?;
+        Ok(())
+    };
+    let all_initialized = elapsed_after(began, all_done).await?;
+    tokio::time::sleep(LOADED.saturating_sub(began.elapsed())).await;
+    let renewals = Renewals::scrape(lab).await?.since(&before);
+    let (lasted, lists) = (began.elapsed(), crowd.disperse().await?);
+    leader.ensure_running()?;
+    ensure!(lists > 0, "the crowd got no list");
+    let lost_leases = self::transitions(lab).await? - transitions;
+    Ok(Loaded { lasted, all_initialized, lists, renewals, lost_leases })
+}
+
+async fn transitions(lab: &Lab) -> Result<i32> {
+    let spec = leases(lab.kube()).get(LEASE).await?.spec;
+    Ok(spec.and_then(|spec| spec.lease_transitions).unwrap_or_default())
+}
+
+/// From a leader's death until another one holds the Lease.
+async fn measure_kill(lab: &Lab, mut leader: Program) -> Result<(Program, Duration)> {
+    let standby = start_standby(lab).await?;
+    let before = holder(&leases(lab.kube()).get(LEASE).await?).to_owned();
+    let lease = watch_lease(lab.kube()).await?;
+    let began = Stopwatch::start();
+    leader.kill().await?;
+    let is_taken = |lease: &Lease| !holder(lease).is_empty() && holder(lease) != before;
+    let took = elapsed_after(began, until(lease, is_taken)).await?;
+    Ok((standby, took))
+}
+
+fn print(count: usize, loaded: &Loaded, killed: Duration, told: Milestones) -> Value {
+    let Loaded { lasted, all_initialized, lists, renewals, lost_leases } = loaded;
+    let figures = json!({
+        "nodes": count,
+        "build": build(),
+        "listing_clients": CLIENTS,
+        "lists_answered": lists,
+        "loaded_seconds": seconds(*lasted),
+        "first_created_to_all_initialized_seconds": seconds(*all_initialized),
+        "renewals": renewals.count(),
+        "renewal_p50_seconds": rounded(renewals.quantile(0.5)),
+        "sigterm_to_lease_held_by_next_seconds": seconds(told.lease_held),
+    });
+    let targets = [
+        ("renewal_p99_seconds", 1.0, renewals.quantile(0.99)),
+        ("lost_leases", 0.0, f64::from(*lost_leases)),
+        ("kill_to_lease_held_by_next_seconds", LEASE_DURATION.as_secs_f64(), killed.as_secs_f64()),
+        ("sigterm_to_next_leader_initialized_a_node_seconds", 0.5, told.node_done.as_secs_f64()),
+    ]
+    .map(|(name, at_most, figure)| Target { name, at_most, figure });
+    let mut all = targets::print(figures, &targets);
+    all["renewals_by_seconds"] = renewals.by_bound();
+    all["lists_answered_per_second"] = rounded(number(*lists) / lasted.as_secs_f64()).into();
+    all
+}
