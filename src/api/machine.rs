@@ -24,6 +24,7 @@ use crate::model::MachineState;
     printcolumn(name = "Matched", type_ = "string", json_path = ".status.conditions[?(@.type=='Matched')].reason"),
     printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].status"),
     printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].reason"),
+    printcolumn(name = "Read", type_ = "date", json_path = ".status.lastReading.time", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 pub struct MachineSpec {}
@@ -42,7 +43,29 @@ pub struct MachineStatus {
     /// The Node it is.
     #[serde(default)]
     pub node: Option<String>,
+    /// What was read of it last.
+    #[serde(default)]
+    pub last_reading: Option<Reading>,
     /// `Matched`: a Node is found, or why none is. `Ready`: it is active and its Node initialized.
     #[serde(default)]
     pub conditions: Vec<Condition>,
+}
+
+/// What was read of a machine, where, and since when that is what is read there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Reading {
+    /// What was read.
+    pub source: ReadingSource,
+    /// A word that changes when what is said of the machine changes.
+    pub digest: String,
+    /// When it was first read so, RFC 3339. Readings that say the same do not change it.
+    pub time: String,
+}
+
+/// What readings of machines are of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ReadingSource {
+    /// The inventory's files.
+    File,
 }

@@ -22,7 +22,7 @@ pub use address_pool::{
 };
 pub use bgp_peer::{BgpPeer, BgpPeerSpec};
 pub use condition::{Condition, ConditionReason, ConditionStatus, ConditionType};
-pub use machine::{Machine, MachineSpec, MachineStatus};
+pub use machine::{Machine, MachineSpec, MachineStatus, Reading, ReadingSource};
 pub use node_report::{
     BgpReport, EntryReport, GuardReport, NoEntry, NodeReport, NodeReportSpec, NodeReportStatus, PeerException, Reached,
     RefusedEntries, RouteException, RouteExceptionReason, RouteReport, WitnessAnswer,

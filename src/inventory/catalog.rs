@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::Machine;
 use super::bmc::check::{check_defaults, check_fencing_defaults};
+use super::digest::digest;
 use super::document::{Location, Sourced};
 use super::entry::{Inherited, check_machine};
 use super::instance_type::InstanceTypes;
@@ -21,6 +22,7 @@ pub struct Inventory {
     machines: BTreeMap<MachineId, Arc<Machine>>,
     /// Machines that went, or go, on purpose.
     acknowledged: BTreeSet<MachineId>,
+    digests: BTreeMap<MachineId, String>,
     index: Index,
 }
 
@@ -63,7 +65,8 @@ impl Inventory {
         let acknowledged = acknowledged(sources, &machines, &mut faults);
         faults.extend(sources.iter().flat_map(|source| source.faults.iter().cloned()));
         let index = Index::of(machines.values());
-        faults.or(Self { machines, acknowledged, index })
+        let digests = machines.iter().map(|(id, machine)| (id.clone(), digest(machine))).collect();
+        faults.or(Self { machines, acknowledged, digests, index })
     }
 
     /// Each machine, in the order of ids.
@@ -74,6 +77,11 @@ impl Inventory {
     /// The machine with this id.
     pub fn machine(&self, id: &MachineId) -> Option<&Arc<Machine>> {
         self.machines.get(id)
+    }
+
+    /// A word that changes when what is said of a machine of this inventory changes; empty for any other.
+    pub fn digest(&self, id: &MachineId) -> &str {
+        self.digests.get(id).map_or("", String::as_str)
     }
 
     /// Whether the machine with this id goes on purpose.

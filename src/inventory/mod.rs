@@ -14,6 +14,7 @@
 pub mod bmc;
 pub mod brake;
 pub mod catalog;
+mod digest;
 pub mod document;
 mod entry;
 pub mod file;

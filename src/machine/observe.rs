@@ -62,7 +62,8 @@ fn observed(
     let identities: Vec<_> = views.values().map(|view| NodeIdentity::from(&**view)).collect();
     let survey = inventory.survey(&identities);
     let machines = inventory.machines();
-    let machines = machines.map(|machine| (machine.id.clone(), observed_machine(machine, views, &survey))).collect();
+    let machines =
+        machines.map(|machine| (machine.id.clone(), observed_machine(machine, inventory, views, &survey))).collect();
     let held = state.removals.clone().or_else(|| removals_since(&objects, inventory, trust));
     let held = held.map(|removals| sentences(&removals)).unwrap_or_default();
     Observed { machines: Some(machines), objects, held }
@@ -86,7 +87,12 @@ fn sentences(removals: &Removals) -> BTreeMap<MachineId, String> {
     removals.machines.keys().map(|id| (id.clone(), removals.to_string())).collect()
 }
 
-fn observed_machine(machine: &Machine, views: &BTreeMap<NodeName, Arc<NodeView>>, survey: &Survey) -> ObservedMachine {
+fn observed_machine(
+    machine: &Machine,
+    inventory: &Inventory,
+    views: &BTreeMap<NodeName, Arc<NodeView>>,
+    survey: &Survey,
+) -> ObservedMachine {
     let nodes = survey.nodes.get(&machine.id).into_iter().flatten();
     let nodes = nodes.filter_map(|(name, key)| Some((views.get(name)?, key)));
     // The one that is the machine already comes before newcomers that would be it as well.
@@ -95,6 +101,7 @@ fn observed_machine(machine: &Machine, views: &BTreeMap<NodeName, Arc<NodeView>>
     ObservedMachine {
         state: machine.state,
         maintenance: maintenance(&machine.maintenance),
+        digest: inventory.digest(&machine.id).to_owned(),
         provider_id: machine.match_keys.provider_id.clone().unwrap_or_else(|| machine.provider_id().to_string()),
         node: node.map(|(view, key)| ObservedNode {
             name: view.name.clone(),
@@ -160,7 +167,13 @@ mod tests {
     fn objects(ids: &[&str]) -> BTreeMap<MachineId, Arc<MachineObject>> {
         let object = |id: &&str| {
             let provider_id = format!("cairn://{id}");
-            let status = MachineStatus { state: MachineState::Active, provider_id, node: None, conditions: Vec::new() };
+            let status = MachineStatus {
+                state: MachineState::Active,
+                provider_id,
+                node: None,
+                last_reading: None,
+                conditions: Vec::new(),
+            };
             let object = MachineObject { uid: String::new(), resource_version: String::new(), status: Some(status) };
             (id.parse().expect("an id"), Arc::new(object))
         };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::api::{Condition, ConditionReason, ConditionStatus, ConditionType, MachineStatus};
+use crate::api::{Condition, ConditionReason, ConditionStatus, ConditionType, MachineStatus, Reading, ReadingSource};
 use crate::model::{MachineId, MachineState, NodeName, Note};
 
 /// Machines whose held removal is told in an Event of their own; the condition is at each.
@@ -28,6 +28,8 @@ pub struct ObservedMachine {
     pub state: MachineState,
     /// Why it is in maintenance, if anything is said of it.
     pub maintenance: Option<String>,
+    /// A word that changes when what the files say of it changes.
+    pub digest: String,
     /// What its Node's provider ID is or will be.
     pub provider_id: String,
     /// The Node it is.
@@ -133,8 +135,16 @@ fn status(
         state: machine.state,
         provider_id: machine.provider_id.clone(),
         node: machine.node.as_ref().map(|node| node.name.to_string()),
+        last_reading: Some(reading(&machine.digest, current, now)),
         conditions: conditions.map(|(kind, verdict)| condition(kind, verdict, current, now)).to_vec(),
     }
+}
+
+/// The files say today what they said first at the time of the reading.
+fn reading(digest: &str, current: Option<&MachineStatus>, now: &str) -> Reading {
+    let before = current.and_then(|current| current.last_reading.as_ref());
+    let since = before.filter(|before| before.digest == digest).map_or(now, |before| &before.time);
+    Reading { source: ReadingSource::File, digest: digest.to_owned(), time: since.to_owned() }
 }
 
 /// The status of a machine that is in no file any more, but whose removal waits.
@@ -211,7 +221,8 @@ mod tests {
 
     fn machine(state: MachineState) -> ObservedMachine {
         let provider_id = "cairn://m1".to_owned();
-        ObservedMachine { state, maintenance: None, provider_id, node: None, doubts: Vec::new() }
+        let digest = "0123456789abcdef".to_owned();
+        ObservedMachine { state, maintenance: None, digest, provider_id, node: None, doubts: Vec::new() }
     }
 
     fn node(is_uninitialized: bool) -> Option<ObservedNode> {
@@ -295,6 +306,22 @@ mod tests {
         let since: Vec<_> = second.conditions.iter().map(|c| c.last_transition_time.as_str()).collect();
         assert_eq!(since, ["later", "then"], "Ready stays False, whatever the reason");
         assert_eq!(second.node.as_deref(), Some("n1"));
+    }
+
+    #[test]
+    fn a_reading_is_as_old_as_what_it_says() {
+        let alone = machine(MachineState::Active);
+        let first = created(&observed(Some(alone.clone()), None));
+        let told = |status: &MachineStatus| status.last_reading.clone().map(|reading| (reading.digest, reading.time));
+        assert_eq!(told(&first), Some(("0123456789abcdef".to_owned(), "then".to_owned())));
+        let with_node = ObservedMachine { node: node(false), ..alone.clone() };
+        let Plan { actions, .. } = plan(&observed(Some(with_node), Some(Some(first.clone()))), "later");
+        let Some(Action::Update(second)) = actions.get(&id("m1")) else { panic!("{actions:?}") };
+        assert_eq!(told(second), told(&first), "the file says what it said");
+        let changed = ObservedMachine { digest: "f".to_owned(), ..alone };
+        let Plan { actions, .. } = plan(&observed(Some(changed), Some(Some(first))), "later");
+        let Some(Action::Update(third)) = actions.get(&id("m1")) else { panic!("{actions:?}") };
+        assert_eq!(told(third), Some(("f".to_owned(), "later".to_owned())));
     }
 
     #[test]

@@ -21,11 +21,12 @@ use std::{process::ExitCode, time::Duration};
 
 use anyhow::{Result, ensure};
 use crowd::Crowd;
-use harness::{Lab, Stopwatch, enclosure, namespace::Program};
-use k8s_openapi::api::coordination::v1::Lease;
+use harness::{Lab, Stopwatch, enclosure, namespace::Program, wait::wait_every};
+use k8s_openapi::api::{coordination::v1::Lease, core::v1::Node};
+use kube::{Api, api::ListParams};
 use many_nodes::{
-    elapsed_after,
-    events::{LEASE, all_initialized, holder, leases, until, watch_initialized, watch_lease},
+    SETTLED_WITHIN, elapsed_after,
+    events::{INITIALIZED, LEASE, holder, leases, until, watch_lease},
     leaders::{Milestones, measure_hand_over, start_standby},
     node_count, register_all, settle, spawn,
     targets::{self, Target, build, number, rounded, seconds},
@@ -75,12 +76,11 @@ struct Loaded {
 async fn measure_renewals(lab: &Lab, leader: &mut Program, count: usize) -> Result<Loaded> {
     let before = Renewals::scrape(lab).await?;
     let transitions = transitions(lab).await?;
-    let initialized = watch_initialized(lab.kube()).await?;
     let crowd = Crowd::gather(lab, CLIENTS).await?;
     let began = Stopwatch::start();
     let all_done = async {
-        tokio::try_join!(register_all(lab.kube(), "node", count), all_initialized(initialized, count))?;
-        Ok(())
+        register_all(lab.kube(), "node", count).await?;
+        all_initialized(lab, count).await
     };
     let all_initialized = elapsed_after(began, all_done).await?;
     tokio::time::sleep(LOADED.saturating_sub(began.elapsed())).await;
@@ -90,6 +90,18 @@ async fn measure_renewals(lab: &Lab, leader: &mut Program, count: usize) -> Resu
     ensure!(lists > 0, "the crowd got no list");
     let lost_leases = self::transitions(lab).await? - transitions;
     Ok(Loaded { lasted, all_initialized, lists, renewals, lost_leases })
+}
+
+/// Looks once a second: a watch of the bench's own would be cut off under this load.
+async fn all_initialized(lab: &Lab, count: usize) -> Result<()> {
+    let nodes: Api<Node> = Api::all(lab.kube().clone());
+    let initialized = ListParams::default().labels(INITIALIZED);
+    wait_every(Duration::from_secs(1), "every Node is initialized", SETTLED_WITHIN, async || {
+        let done = nodes.list_metadata(&initialized).await?.items.len();
+        ensure!(done == count, "{done} of {count} are");
+        Ok(())
+    })
+    .await
 }
 
 async fn transitions(lab: &Lab) -> Result<i32> {

@@ -1,7 +1,7 @@
 //! Which machine a Node is, what the cluster shows of machines, and what a bad file may not do.
 
 use anyhow::{Context, Result, ensure};
-use cairn::api::{ConditionReason, ConditionStatus, ConditionType, Machine, MachineStatus};
+use cairn::api::{ConditionReason, ConditionStatus, ConditionType, Machine, MachineStatus, ReadingSource};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::PostParams;
@@ -35,6 +35,10 @@ fn a_machine_is_found_by_its_system_uuid_and_shows_its_node() {
         wait_for("each machine says which node it is, or why none", SOON, async || {
             let worker = machine(lab.kube(), "rack1-u02").await?;
             ensure!(worker.node.as_deref() == Some("worker"), "{worker:?}");
+            ensure!(
+                worker.last_reading.as_ref().is_some_and(|reading| reading.source == ReadingSource::File),
+                "{worker:?}"
+            );
             expect(&worker, ConditionType::Ready, ConditionStatus::True, ConditionReason::InService)?;
             let nobody = machine(lab.kube(), "rack1-u03").await?;
             expect(&nobody, ConditionType::Matched, ConditionStatus::False, ConditionReason::NoNode)?;
