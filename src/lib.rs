@@ -12,6 +12,7 @@ pub mod telemetry;
 pub mod node;
 pub mod machine;
 pub mod lifecycle;
+pub mod ipam;
 pub mod service;
 pub mod route;
 pub mod controller;

@@ -432,11 +432,14 @@ mod tests {
             ),
             (
                 "an entry without effect",
-                with("v1", "leaderName: m\ncontrollerLeaders: [{name: node-ipam-controller, component: '*'}]\n"),
+                with(
+                    "v1",
+                    "leaderName: m\ncontrollerLeaders: [{name: garbage-collector-controller, component: '*'}]\n",
+                ),
                 (
                     Verdict::Right,
                     "m.yaml: ok (leader migration under Lease m)\nm.yaml:4:28: controllerLeaders[0].name: \
-                     \"node-ipam-controller\" is no controller of Cairn: the entry has no effect here\n",
+                     \"garbage-collector-controller\" is no controller of Cairn: the entry has no effect here\n",
                 ),
             ),
             (

@@ -19,11 +19,13 @@ pub enum Controller {
     Service,
     /// Sees to routes between pods.
     Route,
+    /// Gives Nodes their pod CIDRs.
+    NodeIpam,
 }
 
 impl Controller {
     /// Every controller.
-    pub const ALL: [Self; 4] = [Self::Node, Self::NodeLifecycle, Self::Service, Self::Route];
+    pub const ALL: [Self; 5] = [Self::Node, Self::NodeLifecycle, Self::Service, Self::Route, Self::NodeIpam];
 
     /// The name since Kubernetes 1.28, which ends in `-controller`.
     pub const fn name(self) -> &'static str {
@@ -32,6 +34,7 @@ impl Controller {
             Self::NodeLifecycle => "cloud-node-lifecycle-controller",
             Self::Service => "service-lb-controller",
             Self::Route => "node-route-controller",
+            Self::NodeIpam => "node-ipam-controller",
         }
     }
 
@@ -42,13 +45,14 @@ impl Controller {
             Self::NodeLifecycle => "cloud-node-lifecycle",
             Self::Service => "service",
             Self::Route => "route",
+            Self::NodeIpam => "nodeipam",
         }
     }
 
     /// The ServiceAccount in `kube-system` that it writes as with `--use-service-account-credentials`.
     pub const fn account(self) -> &'static str {
         match self {
-            Self::Node | Self::NodeLifecycle => "node-controller",
+            Self::Node | Self::NodeLifecycle | Self::NodeIpam => "node-controller",
             Self::Service => "service-controller",
             Self::Route => "route-controller",
         }
@@ -151,14 +155,15 @@ mod tests {
     #[test]
     fn section_6_2_the_first_entry_that_names_a_controller_decides_and_then_the_star() {
         for (entries, want) in [
-            (&["*"][..], &["cloud-node", "cloud-node-lifecycle", "service", "route"][..]),
+            (&["*"][..], &["cloud-node", "cloud-node-lifecycle", "service", "route", "nodeipam"][..]),
             (&[], &[]),
             (&[""], &[]),
             (&["cloud-node"], &["cloud-node"]),
-            (&["*", "-route"], &["cloud-node", "cloud-node-lifecycle", "service"]),
-            (&["-route", "route", "*"], &["cloud-node", "cloud-node-lifecycle", "service"]),
+            (&["*", "-route"], &["cloud-node", "cloud-node-lifecycle", "service", "nodeipam"]),
+            (&["-route", "route", "*"], &["cloud-node", "cloud-node-lifecycle", "service", "nodeipam"]),
+            (&["*", "-node-ipam-controller", "nodeipam"], &["cloud-node", "cloud-node-lifecycle", "service", "route"]),
             (&["route", "-route"], &["route"]),
-            (&["*", "-cloud-node", "service"], &["cloud-node-lifecycle", "service", "route"]),
+            (&["*", "-cloud-node", "service"], &["cloud-node-lifecycle", "service", "route", "nodeipam"]),
             (&["-service"], &[]),
         ] {
             assert_eq!(enabled(entries), want, "{entries:?}");

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! file ─► inventory ──────────────┐
-//! leader::hold ─► leadership ─► node · machine · lifecycle · service · route ─► API server
+//! leader::hold ─► leadership ─► node · machine · lifecycle · service · route · ipam ─► API server
 //!                  stores ────────┘                                       └───► Events
 //! ```
 //!
@@ -32,6 +32,7 @@ use tracing::{info, warn};
 use crate::cluster;
 use crate::cluster::client::Server;
 use crate::inventory::{self, InventoryState, file};
+use crate::ipam;
 use crate::leader::{self, LeaseConfig, Placement};
 use crate::lifecycle;
 use crate::node;
@@ -72,6 +73,7 @@ pub async fn run(options: Options, verbosity: Verbosity, stop: impl Future<Outpu
         node_metrics: node::metrics::Metrics::register(&mut registry),
         lifecycle_metrics: lifecycle::Metrics::register(&mut registry),
         route_metrics: route::metrics::Metrics::register(&mut registry),
+        ipam_metrics: ipam::Metrics::register(&mut registry),
     };
     let mut rooms = Rooms::new(server.clone(), inventory, shown);
     main.watch_over(&health, "leaderElection");

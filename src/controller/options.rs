@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::cluster::client::ServerOptions;
-use crate::config::{CloudConfig, Controller};
+use crate::config::{CloudConfig, Controller, NodeCidrs};
 use crate::leader::{LeaseConfig, Migration};
 use crate::model::Prefix;
 use crate::telemetry::secure::ServingOptions;
@@ -32,6 +32,8 @@ pub struct Options {
     pub configures_routes: bool,
     /// The addresses of pods, at most one prefix a family; empty when nobody has said.
     pub cluster_cidrs: Vec<Prefix>,
+    /// How Nodes get their pod CIDRs of these; `None` leaves that to others.
+    pub node_cidrs: Option<NodeCidrs>,
     /// Writes on their way at the same time.
     pub limits: Limits,
     /// As whom controllers write.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use axum::http::HeaderValue;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Service};
 use kube::runtime::watcher::Config;
 use kube::{Api, Client};
@@ -23,7 +24,7 @@ use crate::cluster::events::{Events, Reporter, about_lease};
 use crate::cluster::store::Store;
 use crate::cluster::traffic::{Fence, IN_FLIGHT};
 use crate::cluster::{identity, views};
-use crate::config::Controller;
+use crate::config::{AddressBlock, Controller};
 use crate::inventory::InventoryState;
 use crate::leader::{self, Leadership, LeaseConfig};
 use crate::model::Note;
@@ -31,7 +32,7 @@ use crate::model::views::{NodeView, ServiceView};
 use crate::route::spec::Responsibility;
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
-use crate::{lifecycle, machine, node, route, service};
+use crate::{ipam, lifecycle, machine, node, route, service};
 
 /// What the rooms see of the cluster; each kind is watched once, by the process itself, from when
 /// the first room that needs it may act.
@@ -43,6 +44,9 @@ struct Stores {
     pools: Option<Store<service::plan::ObservedPool>>,
     routes: Option<Store<route::plan::ObservedRoute>>,
     reports: Option<Store<NodeReportStatus>>,
+    claims: Option<Store<ipam::claim::Claim>>,
+    /// The same pools, for whom only their addresses count.
+    pool_blocks: Option<Store<Vec<AddressBlock>>>,
 }
 
 /// Where the rooms show how they are.
@@ -57,6 +61,8 @@ pub struct Shown {
     pub lifecycle_metrics: lifecycle::Metrics,
     /// The route room's own.
     pub route_metrics: route::metrics::Metrics,
+    /// The IPAM room's own.
+    pub ipam_metrics: ipam::Metrics,
 }
 
 /// The rooms of this process, and their tasks.
@@ -113,6 +119,10 @@ impl Rooms {
         if !options.configures_routes && controllers.contains(&Controller::Route) {
             warn!("routes between pods are left alone: --configure-cloud-routes=false");
         }
+        let mut controllers = controllers.clone();
+        if options.node_cidrs.is_none() {
+            controllers.remove(&Controller::NodeIpam);
+        }
         if let Some(lease) = election.lease() {
             let client = self.server.client("leader-election")?;
             let note = Note::BecameLeader { identity: lease.identity.clone() };
@@ -120,8 +130,8 @@ impl Rooms {
             events.tell(about_lease(&lease.namespace, &lease.name), note);
             self.leases.push(events);
         }
-        let stores = self.watch(controllers)?;
-        for (place, &controller) in (0..).zip(controllers) {
+        let stores = self.watch(&controllers)?;
+        for (place, controller) in (0..).zip(controllers) {
             // As upstream, up to twice as long.
             let delay = options.start_interval.mul_f64(f64::from(place) * (1.0 + fastrand::f64()));
             self.start_one(controller, options, &stores, election, delay)?;
@@ -157,8 +167,9 @@ impl Rooms {
             }
         }
         let client = &self.server.client("shared-informers")?;
-        let [initializes, serves, routes] =
-            [Controller::Node, Controller::Service, Controller::Route].map(|name| controllers.contains(&name));
+        let [initializes, serves, routes, allocates] =
+            [Controller::Node, Controller::Service, Controller::Route, Controller::NodeIpam]
+                .map(|name| controllers.contains(&name));
         let reports = initializes || routes;
         let all = Config::default;
         let mut stores = self.stores.write().unwrap_or_else(PoisonError::into_inner);
@@ -174,6 +185,13 @@ impl Rooms {
         open(&mut stores.routes, routes, || Store::watch::<NodeRoute>(Api::all(client.clone()), all(), route::route));
         open(&mut stores.reports, reports, || {
             Store::watch::<NodeReport>(Api::all(client.clone()), all(), route::report)
+        });
+        open(&mut stores.claims, allocates, || {
+            let leases: Api<Lease> = Api::namespaced(client.clone(), ipam::claim::NAMESPACE);
+            Store::watch(leases, all(), ipam::claim_of)
+        });
+        open(&mut stores.pool_blocks, allocates, || {
+            Store::watch::<AddressPool>(Api::all(client.clone()), all(), ipam::pool)
         });
         Ok(stores.clone())
     }
@@ -235,6 +253,25 @@ impl Rooms {
                     period: periods.route_reconciliation,
                 };
                 self.spawn(controller, delay, async move { route::run(context, seed).await });
+            }
+            Controller::NodeIpam => {
+                let client = self.client(controller, options.identities, IN_FLIGHT, election.fence())?;
+                let (Some(claims), Some(pools), Some(cidrs)) =
+                    (stores.claims.clone(), stores.pool_blocks.clone(), options.node_cidrs.clone())
+                else {
+                    return Ok(());
+                };
+                let context = ipam::Context {
+                    events: self.events(&client, ipam::REPORTER, election.identity()),
+                    reader: self.server.client("shared-informers")?,
+                    client,
+                    nodes,
+                    claims,
+                    pools,
+                    cidrs,
+                    metrics: self.shown.ipam_metrics.clone(),
+                };
+                self.spawn(controller, delay, async move { ipam::run(context, seed).await });
             }
         }
         Ok(())

@@ -30,8 +30,6 @@ pub const OLDER_VERSIONS: [&str; 2] =
     ["controllermanager.config.k8s.io/v1beta1", "controllermanager.config.k8s.io/v1alpha1"];
 /// The second Lease, where no file names another.
 const LEASE: &str = "cloud-provider-extraction-migration";
-/// Controllers of other components that such files name.
-const OF_OTHERS: [&str; 2] = ["node-ipam-controller", "nodeipam"];
 
 /// Where a controller of this process runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -196,9 +194,6 @@ fn controller(name: &str) -> Option<Controller> {
 }
 
 fn without_effect(name: &str) -> String {
-    if OF_OTHERS.contains(&name) {
-        return format!("{name:?} is no controller of Cairn: the entry has no effect here");
-    }
     let known = Controller::ALL.iter().flat_map(|controller| [controller.name(), controller.alias()]);
     match nearest(name, known) {
         Some(meant) => {
@@ -257,7 +252,7 @@ struct RawLeader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Controller::{Node, NodeLifecycle, Route, Service};
+    use Controller::{Node, NodeIpam, NodeLifecycle, Route, Service};
     use Placement::{Elsewhere, Main, Migration as Second};
 
     const HEAD: &str = "apiVersion: controllermanager.config.k8s.io/v1\nkind: LeaderMigrationConfiguration\n";
@@ -279,7 +274,9 @@ mod tests {
     fn section_10_9_without_a_file_the_loops_that_both_components_have_are_shared() {
         let migration = Migration::default();
         assert_eq!(migration.lease, "cloud-provider-extraction-migration");
-        for (controller, want) in [(Node, Main), (NodeLifecycle, Second), (Service, Second), (Route, Second)] {
+        for (controller, want) in
+            [(Node, Main), (NodeLifecycle, Second), (Service, Second), (Route, Second), (NodeIpam, Main)]
+        {
             assert_eq!(migration.placement(controller), want, "{controller}");
         }
     }
@@ -310,6 +307,8 @@ mod tests {
             ("cloud-node-lifecycle-controller", NodeLifecycle),
             ("cloud-node", Node),
             ("cloud-node-controller", Node),
+            ("nodeipam", NodeIpam),
+            ("node-ipam-controller", NodeIpam),
         ] {
             let migration = of(&[&format!("{name} *")]);
             assert_eq!(migration.components, BTreeMap::from([(want, Component::Any)]), "{name}");
@@ -321,7 +320,9 @@ mod tests {
     fn controllers_are_divided_among_the_locks() {
         let migration = of(&["route *", "cloud-node-lifecycle kube-controller-manager"]);
         let all = Controller::ALL.into();
-        for (at, want) in [(Main, vec![Node, Service]), (Second, vec![Route]), (Elsewhere, vec![NodeLifecycle])] {
+        for (at, want) in
+            [(Main, vec![Node, Service, NodeIpam]), (Second, vec![Route]), (Elsewhere, vec![NodeLifecycle])]
+        {
             assert_eq!(migration.placed(at, &all), want.into_iter().collect(), "{at:?}");
         }
     }
@@ -350,15 +351,20 @@ mod tests {
     #[test]
     fn section_10_9_a_mixed_list_and_one_with_controllers_of_others_are_read() {
         let migration = of(&[
-            "node-ipam-controller *",
+            "garbage-collector-controller *",
             "node-route-controller cloud-controller-manager",
             "service-lb-controller kube-controller-manager",
+            "node-ipam-controller *",
         ]);
-        let want = [(Route, Component::CloudControllerManager), (Service, Component::KubeControllerManager)];
+        let want = [
+            (Route, Component::CloudControllerManager),
+            (Service, Component::KubeControllerManager),
+            (NodeIpam, Component::Any),
+        ];
         assert_eq!(migration.components, want.into());
         assert_eq!(
             migration.warnings.to_string(),
-            "m.yaml:5:10: controllerLeaders[0].name: \"node-ipam-controller\" is no controller of Cairn: the entry has no effect here"
+            "m.yaml:5:10: controllerLeaders[0].name: \"garbage-collector-controller\" is no controller of Cairn: the entry has no effect here"
         );
     }
 

@@ -61,6 +61,22 @@ impl Family {
             Self::V6 => 128,
         }
     }
+
+    /// The address of this number, or `None` when it has too many bits.
+    pub fn address(self, number: u128) -> Option<IpAddr> {
+        match self {
+            Self::V4 => u32::try_from(number).ok().map(|number| IpAddr::V4(number.into())),
+            Self::V6 => Some(IpAddr::V6(number.into())),
+        }
+    }
+}
+
+/// An address as a number, the most significant bit first.
+pub fn number(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => u128::from(u32::from(address)),
+        IpAddr::V6(address) => u128::from(address),
+    }
 }
 
 impl fmt::Display for Family {
@@ -109,6 +125,14 @@ impl Prefix {
     /// Whether the address lies in it.
     pub fn contains(&self, address: IpAddr) -> bool {
         self.0.contains(address)
+    }
+
+    /// Its first and its last address, as numbers.
+    pub fn bounds(&self) -> (u128, u128) {
+        let first = number(self.address());
+        let host_bits = u32::from(self.family().bits() - self.length());
+        // A shift by all 128 bits would overflow: the prefix is everything.
+        (first, first | 1_u128.checked_shl(host_bits).map_or(u128::MAX, |size| size - 1))
     }
 
     /// Whether the two share an address.
@@ -258,6 +282,23 @@ mod tests {
             assert!(Asn::try_from(number).is_err(), "{number}");
         }
         assert_eq!(Asn::try_from(4_200_000_000).map(Asn::get), Ok(4_200_000_000));
+    }
+
+    #[test]
+    fn the_bounds_of_a_prefix_are_its_first_and_last_address() {
+        for (text, first, last) in [
+            ("10.244.1.0/24", "10.244.1.0", "10.244.1.255"),
+            ("0.0.0.0/0", "0.0.0.0", "255.255.255.255"),
+            ("10.60.0.10/32", "10.60.0.10", "10.60.0.10"),
+            ("::/0", "::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
+            ("fd00:244::/64", "fd00:244::", "fd00:244::ffff:ffff:ffff:ffff"),
+        ] {
+            let prefix: Prefix = text.parse().expect("a prefix");
+            let (low, high) = prefix.bounds();
+            let read = |number| prefix.family().address(number).expect("an address").to_string();
+            assert_eq!((read(low).as_str(), read(high).as_str()), (first, last), "{text}");
+        }
+        assert_eq!(Family::V4.address(1 << 32), None);
     }
 
     #[test]

@@ -137,6 +137,67 @@ pub enum Note {
         /// The pod CIDR.
         cidr: Prefix,
     },
+    /// There is no pod CIDR left for a Node.
+    CidrNotAvailable {
+        /// The Node.
+        node: NodeName,
+        /// The cluster CIDR that is full.
+        cidr: Prefix,
+        /// The length of its blocks.
+        node_length: u8,
+    },
+    /// A Node's pod CIDRs could not be written.
+    CidrAssignmentFailed {
+        /// The Node.
+        node: NodeName,
+        /// What the API server said.
+        error: String,
+    },
+    /// A Node has a pod CIDR that is none.
+    PodCidrUnread {
+        /// The entry of `spec.podCIDRs`.
+        text: String,
+    },
+    /// A Node has a pod CIDR outside the cluster CIDRs.
+    PodCidrForeign {
+        /// The pod CIDR.
+        cidr: Prefix,
+    },
+    /// A Node has a pod CIDR of the cluster CIDRs that is no block of them.
+    PodCidrOddSize {
+        /// The pod CIDR.
+        cidr: Prefix,
+        /// The length of a block.
+        node_length: u8,
+    },
+    /// A Node has pod CIDRs, but none of a family of the cluster.
+    PodCidrFamilyMissing {
+        /// The family.
+        family: Family,
+    },
+    /// Two Nodes have pod CIDRs that share addresses.
+    PodCidrShared {
+        /// This Node's.
+        cidr: Prefix,
+        /// The other Node's.
+        with: Prefix,
+        /// The other Node.
+        by: NodeName,
+    },
+    /// A Node has a pod CIDR with addresses that are not for pods.
+    PodCidrReserved {
+        /// The pod CIDR.
+        cidr: Prefix,
+        /// Whose the addresses are.
+        what: String,
+    },
+    /// Some addresses of a cluster CIDR are not for pods.
+    ClusterCidrReserved {
+        /// The cluster CIDR.
+        cidr: Prefix,
+        /// Whose the addresses are.
+        what: String,
+    },
 
     /// A Service has its addresses.
     LoadBalancerEnsured,
@@ -368,6 +429,16 @@ impl Note {
             Self::RoutesIncomplete { .. } => "RoutesIncomplete",
             Self::RouteStormHeld { .. } => "RouteStormHeld",
             Self::PodCidrOutsideCluster { .. } => "PodCIDROutsideCluster",
+            // Upstream's words for the first two.
+            Self::CidrNotAvailable { .. } => "CIDRNotAvailable",
+            Self::CidrAssignmentFailed { .. } => "CIDRAssignmentFailed",
+            Self::PodCidrUnread { .. } => "PodCIDRUnread",
+            Self::PodCidrForeign { .. } => "PodCIDRForeign",
+            Self::PodCidrOddSize { .. } => "PodCIDROddSize",
+            Self::PodCidrFamilyMissing { .. } => "PodCIDRFamilyMissing",
+            Self::PodCidrShared { .. } => "PodCIDRShared",
+            Self::PodCidrReserved { .. } => "PodCIDRReserved",
+            Self::ClusterCidrReserved { .. } => "ClusterCIDRReserved",
             Self::LoadBalancerEnsured => "EnsuredLoadBalancer",
             Self::LoadBalancerDeleted => "DeletedLoadBalancer",
             Self::NoPool => "NoPool",
@@ -496,6 +567,40 @@ impl fmt::Display for Note {
             Self::PodCidrOutsideCluster { cidr } => write!(
                 f,
                 "pod CIDR {cidr} lies outside --cluster-cidr: no route to it is made, and one that is there stays"
+            ),
+            Self::CidrNotAvailable { node, cidr, node_length } => write!(
+                f,
+                "Node {node} status is now: CIDRNotAvailable: every /{node_length} of {cidr} is in use or left out"
+            ),
+            Self::CidrAssignmentFailed { node, error } => {
+                write!(f, "Node {node} status is now: CIDRAssignmentFailed: {error}")
+            }
+            Self::PodCidrUnread { text } => write!(
+                f,
+                "spec.podCIDRs has {text:?}, which is no prefix: whether others share its addresses cannot be said"
+            ),
+            Self::PodCidrForeign { cidr } => {
+                write!(f, "spec.podCIDRs has {cidr}, which is no part of --cluster-cidr: it is left as it is")
+            }
+            Self::PodCidrOddSize { cidr, node_length } => write!(
+                f,
+                "spec.podCIDRs has {cidr}, which is not one of the /{node_length} of --cluster-cidr: no other node gets one that shares its addresses"
+            ),
+            Self::PodCidrFamilyMissing { family } => write!(
+                f,
+                "spec.podCIDRs has no {family} CIDR, which --cluster-cidr has: pod CIDRs never change, the node has to register again to get one"
+            ),
+            Self::PodCidrShared { cidr, with, by } => write!(
+                f,
+                "spec.podCIDRs has {cidr}, which shares addresses with {with} of node {by}: pod CIDRs never change, one of the two nodes has to register again"
+            ),
+            Self::PodCidrReserved { cidr, what } => write!(
+                f,
+                "spec.podCIDRs has {cidr}, which shares addresses with {what}: pod CIDRs never change, the node has to register again to get another"
+            ),
+            Self::ClusterCidrReserved { cidr, what } => write!(
+                f,
+                "--cluster-cidr {cidr} shares addresses with {what}: no node gets a pod CIDR that has any of these"
             ),
             Self::LoadBalancerEnsured => f.write_str("Ensured load balancer"),
             Self::LoadBalancerDeleted => f.write_str("Deleted load balancer"),

@@ -7,9 +7,10 @@ use anyhow::bail;
 
 use super::{Args, configz, flags};
 use crate::cluster::client::ServerOptions;
-use crate::config::{self, CloudConfig, Faults, Selection, source};
+use crate::config::{self, CloudConfig, Controller, Faults, NodeCidrFlags, NodeCidrs, Selection, source};
 use crate::controller::{Identities, Limits, Options, Periods};
-use crate::leader::{LeaseConfig, Migration, Timing, identity};
+use crate::leader::{LeaseConfig, Migration, Placement, Timing, identity};
+use crate::model::Prefix;
 use crate::telemetry::access::{AccessOptions, RequestHeader};
 use crate::telemetry::certificate::CertificateSource;
 use crate::telemetry::log::{Format, LogOptions};
@@ -27,6 +28,8 @@ pub struct Checked {
     pub controller: Options,
     /// How the log is written.
     pub log: LogOptions,
+    /// What is not wrong, but most likely not meant.
+    pub warnings: Vec<String>,
 }
 
 /// Reads the flags, and the cloud config they name.
@@ -38,8 +41,7 @@ pub fn check(args: &Args) -> anyhow::Result<Checked> {
     let cloud_config = cloud_config(&args.generic, &mut faults);
     let selection = Selection::read(&args.generic.controllers)
         .map_err(|unknown| faults.extend(unknown.iter().map(ToString::to_string)));
-    let cluster_cidrs = config::cluster_cidrs(&args.generic.cluster_cidr);
-    let cluster_cidrs = cluster_cidrs.map_err(|all| faults.extend(all.iter().map(ToString::to_string)));
+    let (cluster_cidrs, node_cidrs) = pod_cidrs(&args.pod_cidrs, &mut faults);
     let limits = limits(args, &mut faults);
     let server = server(&args.server, &mut faults);
     let lease = lease(&args.election, &mut faults);
@@ -65,7 +67,8 @@ pub fn check(args: &Args) -> anyhow::Result<Checked> {
         },
         start_interval: generic.controller_start_interval,
         configures_routes: generic.configure_cloud_routes,
-        cluster_cidrs: cluster_cidrs.unwrap_or_default(),
+        cluster_cidrs,
+        node_cidrs,
         limits,
         identities: match generic.use_service_account_credentials {
             true => Identities::PerController,
@@ -73,7 +76,58 @@ pub fn check(args: &Args) -> anyhow::Result<Checked> {
         },
         serving,
     };
-    Ok(Checked { controller, log })
+    let warnings = doubts(args, &controller);
+    Ok(Checked { controller, log, warnings })
+}
+
+/// The cluster CIDRs, and how they are given out if they are.
+fn pod_cidrs(flags: &flags::PodCidrs, faults: &mut Vec<String>) -> (Vec<Prefix>, Option<NodeCidrs>) {
+    let Ok(cluster) =
+        config::cluster_cidrs(&flags.cluster_cidr).map_err(|all| faults.extend(all.iter().map(ToString::to_string)))
+    else {
+        return (Vec::new(), None);
+    };
+    if !flags.allocate_node_cidrs {
+        return (cluster, None);
+    }
+    let given = NodeCidrFlags {
+        allocator_type: &flags.cidr_allocator_type,
+        mask: flags.node_cidr_mask_size,
+        mask_v4: flags.node_cidr_mask_size_ipv4,
+        mask_v6: flags.node_cidr_mask_size_ipv6,
+        services: &flags.service_cluster_ip_range,
+    };
+    let cidrs = NodeCidrs::check(&cluster, given);
+    let cidrs = cidrs.map_err(|all| faults.extend(all.iter().map(ToString::to_string))).ok();
+    (cluster, cidrs)
+}
+
+/// What is not wrong, but most likely not meant.
+fn doubts(args: &Args, options: &Options) -> Vec<String> {
+    let flags = &args.pod_cidrs;
+    let mut doubts = Vec::new();
+    let of_ipam = [
+        ("node-cidr-mask-size", flags.node_cidr_mask_size != 0),
+        ("node-cidr-mask-size-ipv4", flags.node_cidr_mask_size_ipv4 != 0),
+        ("node-cidr-mask-size-ipv6", flags.node_cidr_mask_size_ipv6 != 0),
+        ("service-cluster-ip-range", !flags.service_cluster_ip_range.is_empty()),
+    ];
+    let in_vain = of_ipam.into_iter().filter(|(_, is_given)| *is_given && !flags.allocate_node_cidrs);
+    doubts.extend(in_vain.map(|(flag, _)| format!("--{flag} has no effect without --allocate-node-cidrs")));
+    if let Some(migration) = &options.migration {
+        let name = Controller::NodeIpam;
+        match (flags.allocate_node_cidrs, migration.placement(name)) {
+            (false, Placement::Migration) => doubts.push(format!(
+                "the leader migration names {name}, but without --allocate-node-cidrs nobody here gives out pod CIDRs"
+            )),
+            (true, Placement::Main) => doubts.push(format!(
+                "--allocate-node-cidrs is set, but the leader migration does not name {name}: \
+                 a kube-controller-manager that runs it gives out the same pod CIDRs at the same time"
+            )),
+            _ => {}
+        }
+    }
+    doubts
 }
 
 fn cloud_config(flags: &flags::Generic, faults: &mut Vec<String>) -> Option<CloudConfig> {

@@ -9,7 +9,7 @@ use crate::leader::Migration;
 
 /// What `/configz` shows under `cloudcontrollermanager.config.k8s.io`.
 pub fn configuration(args: &Args, selection: &Selection, migration: Option<&Migration>) -> Value {
-    let Args { generic, server, election, serving, access: _, log: _, ignored: _ } = args;
+    let Args { generic, pod_cidrs, server, election, serving, access: _, log: _, ignored: _ } = args;
     json!({
         "kind": "CloudControllerManagerConfiguration",
         "apiVersion": "cloudcontrollermanager.config.k8s.io/v1alpha1",
@@ -42,8 +42,16 @@ pub fn configuration(args: &Args, selection: &Selection, migration: Option<&Migr
             "UseServiceAccountCredentials": generic.use_service_account_credentials,
             "RouteReconciliationPeriod": show(generic.route_reconciliation_period),
             "NodeMonitorPeriod": show(generic.node_monitor_period),
-            "ClusterCIDR": generic.cluster_cidr,
+            "AllocateNodeCIDRs": pod_cidrs.allocate_node_cidrs,
+            "CIDRAllocatorType": pod_cidrs.cidr_allocator_type,
+            "ClusterCIDR": pod_cidrs.cluster_cidr,
             "ConfigureCloudRoutes": generic.configure_cloud_routes,
+        },
+        "NodeIPAMController": {
+            "ServiceCIDR": pod_cidrs.service_cluster_ip_range,
+            "NodeCIDRMaskSize": pod_cidrs.node_cidr_mask_size,
+            "NodeCIDRMaskSizeIPv4": pod_cidrs.node_cidr_mask_size_ipv4,
+            "NodeCIDRMaskSizeIPv6": pod_cidrs.node_cidr_mask_size_ipv6,
         },
         "NodeController": { "ConcurrentNodeSyncs": generic.concurrent_node_syncs },
         "ServiceController": { "ConcurrentServiceSyncs": generic.concurrent_service_syncs },

@@ -37,10 +37,6 @@ pub struct Generic {
     #[arg(long, value_name = "BOOL", default_value = "true", value_parser = truth,
           num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
     pub configure_cloud_routes: bool,
-    /// The addresses of pods, one CIDR or one of each family: routes to others are left alone. Without
-    /// it, the routes of every Node's pod CIDRs are ours.
-    #[arg(long, value_name = "CIDRS", default_value = "", hide_default_value = true)]
-    pub cluster_cidr: String,
     /// Writes about Nodes on their way at the same time.
     #[arg(long, value_name = "COUNT", default_value_t = 50, allow_negative_numbers = true)]
     pub concurrent_node_syncs: i64,
@@ -51,6 +47,35 @@ pub struct Generic {
     #[arg(long, value_name = "BOOL", default_value = "false", value_parser = truth,
           num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
     pub use_service_account_credentials: bool,
+}
+
+/// The addresses of pods, and who gives them to Nodes.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Pod CIDRs")]
+pub struct PodCidrs {
+    /// The addresses of pods, one CIDR or one of each family: routes to others are left alone. Without
+    /// it, the routes of every Node's pod CIDRs are ours.
+    #[arg(long, value_name = "CIDRS", default_value = "", hide_default_value = true)]
+    pub cluster_cidr: String,
+    /// Whether Nodes get their pod CIDRs from here; kube-controller-manager must not do so as well.
+    #[arg(long, value_name = "BOOL", default_value = "false", value_parser = truth,
+          num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
+    pub allocate_node_cidrs: bool,
+    /// How they are given out; 'RangeAllocator', by blocks of --cluster-cidr, is the only way.
+    #[arg(long, value_name = "TYPE", default_value = "RangeAllocator")]
+    pub cidr_allocator_type: String,
+    /// Bits of a Node's block in a cluster of one family; 0 is 24 for IPv4 and 64 for IPv6.
+    #[arg(long, value_name = "BITS", default_value_t = 0, allow_negative_numbers = true)]
+    pub node_cidr_mask_size: i64,
+    /// Bits of a Node's IPv4 block; 0 is 24.
+    #[arg(long, value_name = "BITS", default_value_t = 0, allow_negative_numbers = true)]
+    pub node_cidr_mask_size_ipv4: i64,
+    /// Bits of a Node's IPv6 block; 0 is 64.
+    #[arg(long, value_name = "BITS", default_value_t = 0, allow_negative_numbers = true)]
+    pub node_cidr_mask_size_ipv6: i64,
+    /// The addresses of Services, one CIDR or one of each family: no Node gets a block that has any.
+    #[arg(long, value_name = "CIDRS", default_value = "", hide_default_value = true)]
+    pub service_cluster_ip_range: String,
 }
 
 /// How to reach the API server.

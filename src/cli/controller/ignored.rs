@@ -7,7 +7,6 @@ use clap::{Arg, ArgAction, ArgMatches, Command, Error};
 
 const RESYNC: &str = "everything is looked at again every five minutes";
 const JSON: &str = "requests are JSON";
-const NO_IPAM: &str = "pod CIDRs are given out by kube-controller-manager --allocate-node-cidrs";
 const ONE_CLUSTER: &str = "an inventory is one cluster's";
 const DEPRECATED: &str = "it has no meaning any more";
 const GATES: &str = "no feature is behind a gate";
@@ -27,8 +26,6 @@ const FLAGS: &[(&str, &str)] = &[
     ("external-cloud-volume-plugin", DEPRECATED),
     ("allow-untagged-cloud", ONE_CLUSTER),
     ("cluster-name", ONE_CLUSTER),
-    ("allocate-node-cidrs", NO_IPAM),
-    ("cidr-allocator-type", NO_IPAM),
     ("node-sync-period", DEPRECATED),
     ("disable-http2-serving", HTTP1),
     ("http2-max-streams-per-connection", HTTP1),
@@ -55,7 +52,6 @@ const FLAGS: &[(&str, &str)] = &[
 const BOOLEAN: &[&str] = &[
     "contention-profiling",
     "allow-untagged-cloud",
-    "allocate-node-cidrs",
     "disable-http2-serving",
     "webhook-disable-http2-serving",
     "log-text-split-stream",

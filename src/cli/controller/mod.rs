@@ -26,6 +26,8 @@ pub struct Args {
     #[command(flatten)]
     generic: flags::Generic,
     #[command(flatten)]
+    pod_cidrs: flags::PodCidrs,
+    #[command(flatten)]
     server: flags::Server,
     #[command(flatten)]
     election: flags::Election,
@@ -52,6 +54,9 @@ impl Args {
         }
         for entry in options.controller.migration.iter().flat_map(|migration| migration.warnings.iter()) {
             warn!(%entry, "entry of the leader migration without effect");
+        }
+        for warning in &options.warnings {
+            warn!("{warning}");
         }
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         runtime.block_on(async {

@@ -5,7 +5,7 @@ use clap::{CommandFactory, Parser};
 use super::check::{Checked, check};
 use super::{Args, configz};
 use crate::cluster::traffic::IN_FLIGHT;
-use crate::config::{Controller, Selection};
+use crate::config::{ClusterCidr, Controller, Selection};
 use crate::controller::Identities;
 use crate::leader::Migration;
 use crate::telemetry::certificate::CertificateSource;
@@ -48,6 +48,12 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("route-reconciliation-period", "10s"),
     ("configure-cloud-routes", "true"),
     ("cluster-cidr", ""),
+    ("allocate-node-cidrs", "false"),
+    ("cidr-allocator-type", "RangeAllocator"),
+    ("node-cidr-mask-size", "0"),
+    ("node-cidr-mask-size-ipv4", "0"),
+    ("node-cidr-mask-size-ipv6", "0"),
+    ("service-cluster-ip-range", ""),
     ("use-service-account-credentials", "false"),
     ("kubeconfig", ""),
     ("master", ""),
@@ -118,6 +124,11 @@ fn section_10_9_every_flag_parses_into_the_configuration() {
         "--route-reconciliation-period=30s",
         "--configure-cloud-routes=false",
         "--cluster-cidr=10.244.0.0/16,fd00:244::/48",
+        "--allocate-node-cidrs",
+        "--cidr-allocator-type=RangeAllocator",
+        "--node-cidr-mask-size-ipv4=25",
+        "--node-cidr-mask-size-ipv6=60",
+        "--service-cluster-ip-range=10.96.0.0/16,fd00:96::/112",
         "--use-service-account-credentials",
         "--concurrent-node-syncs=5",
         "--concurrent-service-syncs=1",
@@ -155,10 +166,11 @@ fn section_10_9_every_flag_parses_into_the_configuration() {
         "--logging-format=json",
         "-v=4",
     ]);
-    let Checked { controller, log } = options;
+    let Checked { controller, log, warnings } = options;
     let seconds = std::time::Duration::from_secs;
     let enabled: Vec<_> = controller.controllers.iter().copied().collect();
-    assert_eq!(enabled, [Controller::Node, Controller::NodeLifecycle, Controller::Route]);
+    assert_eq!(enabled, [Controller::Node, Controller::NodeLifecycle, Controller::Route, Controller::NodeIpam]);
+    assert_eq!(warnings.len(), 1, "the migration file does not name the allocator: {warnings:?}");
     let periods = controller.periods;
     assert_eq!(
         (periods.node_status_update, periods.node_monitor, periods.route_reconciliation, controller.start_interval),
@@ -167,6 +179,9 @@ fn section_10_9_every_flag_parses_into_the_configuration() {
     assert_eq!((controller.configures_routes, controller.identities), (false, Identities::PerController));
     let prefixes: Vec<_> = controller.cluster_cidrs.iter().map(ToString::to_string).collect();
     assert_eq!(prefixes, ["10.244.0.0/16", "fd00:244::/48"]);
+    let node_cidrs = controller.node_cidrs.expect("pod CIDRs are given out");
+    assert_eq!(node_cidrs.cluster.iter().map(ClusterCidr::node_length).collect::<Vec<_>>(), [25, 60]);
+    assert_eq!(node_cidrs.services.len(), 2);
     assert_eq!((controller.limits.node_writes, controller.limits.service_writes), (5, 1));
     assert_eq!(controller.server.kubeconfig.as_deref(), Some("/kubeconfig".as_ref()));
     assert_eq!(controller.server.url.expect("a URL").authority().expect("a host").as_str(), "192.168.4.20:6443");
@@ -217,7 +232,6 @@ fn section_10_9_flags_of_webhooks_and_others_without_meaning_are_accepted_and_to
         "--webhook-bind-address",
         "0.0.0.0",
         "--allow-untagged-cloud",
-        "--allocate-node-cidrs=true",
         "--node-sync-period=0s",
         "--external-cloud-volume-plugin=",
         "--feature-gates=A=true,B=false",
@@ -227,7 +241,7 @@ fn section_10_9_flags_of_webhooks_and_others_without_meaning_are_accepted_and_to
         "--cluster-name=kubernetes",
         "--log-flush-frequency=5s",
     ]);
-    assert_eq!(args.ignored.given.len(), 13, "{:?}", args.ignored.given);
+    assert_eq!(args.ignored.given.len(), 12, "{:?}", args.ignored.given);
     assert!(check(&args).is_ok());
     assert_eq!(parse(&[]).ignored.given, []);
 }
@@ -263,6 +277,17 @@ fn section_10_9_faults_are_upstreams_and_told_all_at_once() {
                 "--cluster-cidr: \"10.244.0.0\" is not a prefix: it takes the form address/length, such as 10.244.1.0/24 or fd00:244::/64",
             ],
         ),
+        (
+            "pod CIDRs without a cluster CIDR",
+            &["--allocate-node-cidrs"],
+            &["Must specify --cluster-cidr if --allocate-node-cidrs is set"],
+        ),
+        (
+            "pod CIDRs with a mask of the other family",
+            &["--allocate-node-cidrs", "--cluster-cidr=10.0.0.0/8", "--node-cidr-mask-size-ipv6=64"],
+            &["usage of --node-cidr-mask-size-ipv6 is not allowed for a single-stack IPv4 cluster"],
+        ),
+        ("allocation disabled", &["--cidr-allocator-type=CloudAllocator", "--service-cluster-ip-range=x"], &[]),
         ("no cloud provider", &["--cloud-provider="], &["--cloud-provider cannot be empty"]),
         (
             "another lock",
@@ -359,4 +384,43 @@ fn section_10_9_a_migration_file_is_read_only_when_migration_is_enabled() {
     assert!(told[0].starts_with(&format!("{}:4:1: foo: is not a field", file.display())), "{told:?}");
     let default = checked(&["--enable-leader-migration"]).controller.migration;
     assert_eq!(default, Some(Migration::default()));
+}
+
+#[test]
+fn flags_about_pod_cidrs_that_do_not_fit_together_are_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("m.yaml");
+    let text = "leaderName: m\ncontrollerLeaders: [{name: nodeipam, component: '*'}]\n";
+    std::fs::write(&file, format!("{MIGRATION}{text}")).expect("a file");
+    let migration = format!("--leader-migration-config={}", file.display());
+    let allocates = ["--allocate-node-cidrs", "--cluster-cidr=10.0.0.0/8"];
+    let migrates = ["--enable-leader-migration", &migration];
+    for (name, flags, want) in [
+        ("all together", [&allocates[..], &migrates].concat(), vec![]),
+        ("nothing of it", vec![], vec![]),
+        (
+            "masks without allocation",
+            vec!["--node-cidr-mask-size=25", "--service-cluster-ip-range=10.96.0.0/16"],
+            vec![
+                "--node-cidr-mask-size has no effect without --allocate-node-cidrs",
+                "--service-cluster-ip-range has no effect without --allocate-node-cidrs",
+            ],
+        ),
+        (
+            "migration without allocation",
+            migrates.to_vec(),
+            vec![
+                "the leader migration names node-ipam-controller, but without --allocate-node-cidrs nobody here gives out pod CIDRs",
+            ],
+        ),
+        (
+            "allocation beside a migration",
+            [&allocates[..], &["--enable-leader-migration"]].concat(),
+            vec![
+                "--allocate-node-cidrs is set, but the leader migration does not name node-ipam-controller: a kube-controller-manager that runs it gives out the same pod CIDRs at the same time",
+            ],
+        ),
+    ] {
+        assert_eq!(checked(&flags).warnings, want, "{name}");
+    }
 }

@@ -84,6 +84,21 @@ impl Cairn {
         Ok(())
     }
 
+    /// Lets the controller give Nodes their pod CIDRs, as one account or as its own.
+    pub(crate) async fn allow_node_ipam(&self, control_plane: &ControlPlane) -> Result<()> {
+        let rbac = manifest("rbac-node-ipam.yaml");
+        control_plane.kubectl(["apply", "--server-side", "-f", &rbac]).await?;
+        Ok(())
+    }
+
+    /// As [`Self::allow_node_ipam`], for `--use-service-account-credentials`.
+    pub(crate) async fn give_node_ipam_an_account(&self, control_plane: &ControlPlane) -> Result<()> {
+        self.allow_node_ipam(control_plane).await?;
+        let rbac = manifest("rbac-node-ipam-per-controller.yaml");
+        control_plane.kubectl(["apply", "--server-side", "--force-conflicts", "-f", &rbac]).await?;
+        Ok(())
+    }
+
     /// Lets the controller hold the second Lease of leader migration.
     pub(crate) async fn allow_leader_migration(&self, control_plane: &ControlPlane) -> Result<()> {
         let rbac = manifest("rbac-leader-migration.yaml");

@@ -17,6 +17,7 @@ use super::{
     binaries::Binaries,
     enclosure::WORK,
     kubernetes::Kubernetes,
+    lab::PodCidrs,
     namespace::{Namespace, Program, output_of},
     pki::{Authority, Identity},
     wait::wait_for,
@@ -111,8 +112,8 @@ impl ControlPlane {
     }
 
     /// Starts Kubernetes' own controllers.
-    pub(crate) fn run_controller_manager(&mut self) -> Result<()> {
-        let manager = self.start_controller_manager()?;
+    pub(crate) fn run_controller_manager(&mut self, pod_cidrs: PodCidrs) -> Result<()> {
+        let manager = self.start_controller_manager(pod_cidrs)?;
         self._others.push(manager);
         Ok(())
     }
@@ -221,7 +222,7 @@ impl ControlPlane {
         Ok(())
     }
 
-    fn start_controller_manager(&self) -> Result<Program> {
+    fn start_controller_manager(&self, pod_cidrs: PodCidrs) -> Result<Program> {
         let identity = Identity { user: "system:kube-controller-manager", group: None };
         let kubeconfig = self.authority.kubeconfig("kcm", identity)?;
         let mut command =
@@ -234,7 +235,7 @@ impl ControlPlane {
             "--leader-elect=false",
             "--use-service-account-credentials",
             "--bind-address=127.0.0.1",
-            "--allocate-node-cidrs",
+            &format!("--allocate-node-cidrs={}", pod_cidrs == PodCidrs::KubeControllerManager),
             &format!("--cluster-cidr={CLUSTER_CIDRS}"),
             "--node-cidr-mask-size-ipv4=24",
             "--node-cidr-mask-size-ipv6=64",

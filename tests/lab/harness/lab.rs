@@ -33,6 +33,16 @@ pub(crate) struct Builder {
     router: Option<RouterKind>,
     has_client: bool,
     is_api_only: bool,
+    pod_cidrs: PodCidrs,
+}
+
+/// Who gives Nodes their pod CIDRs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum PodCidrs {
+    #[default]
+    KubeControllerManager,
+    /// Nobody before somebody else does: kube-controller-manager is told not to.
+    Others,
 }
 
 /// A running cluster with its network.
@@ -71,12 +81,17 @@ impl Builder {
         Self { is_api_only: true, ..self }
     }
 
+    /// Without kube-controller-manager's `node-ipam-controller`.
+    pub(crate) fn pod_cidrs(self, pod_cidrs: PodCidrs) -> Self {
+        Self { pod_cidrs, ..self }
+    }
+
     pub(crate) async fn start(self) -> Result<Lab> {
         make_switch().await?;
         let namespace = attach("cp", CONTROL_PLANE).await?;
         let mut control_plane = ControlPlane::start(self.kubernetes, namespace).await.context("control plane")?;
         if !self.is_api_only {
-            control_plane.run_controller_manager()?;
+            control_plane.run_controller_manager(self.pod_cidrs)?;
         }
         control_plane.authority().kubeconfig("kube-proxy", Identity { user: "system:kube-proxy", group: None })?;
         let mut lab = Lab {

@@ -7,6 +7,7 @@ mod faults;
 mod first_service;
 mod guard;
 mod idle;
+mod ipam;
 mod kubelets;
 mod leaves_nothing;
 mod lifecycle;

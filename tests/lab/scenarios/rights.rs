@@ -13,8 +13,10 @@ use kube::{
 use super::SOON;
 use crate::harness::{
     Lab, RouterKind,
+    address::{CLUSTER_CIDRS, SERVICE_CIDRS},
     enclosure::inside,
     kubernetes::Kubernetes,
+    lab::PodCidrs,
     service::{ExternalTrafficPolicy, Service},
     wait_for,
 };
@@ -30,6 +32,9 @@ const FOR_OTHER_DAYS: &[(&str, &str, &str)] = &[
     ("noderoutes", "create", "asked for by the patch that makes one; no request of its own"),
     ("noderoutes", "delete", "a Node goes before the garbage collector knows its NodeRoute"),
     ("leases", "watch", "a standby waits for the leader's end"),
+    ("leases", "get", "a pod CIDR was claimed and the answer lost"),
+    ("leases", "delete", "a Node's claims go before the garbage collector knows of them"),
+    ("nodes", "get", "the same: whether the Node is gone"),
 ];
 
 #[test]
@@ -40,9 +45,10 @@ fn one_account_is_denied_nothing_and_uses_all_it_may() {
 #[test]
 fn an_account_per_controller_is_denied_nothing_and_uses_all_it_may() {
     inside(async || {
-        let mut lab = Lab::builder().nodes(2).router(RouterKind::Bird).start().await?;
+        let mut lab = Lab::builder().pod_cidrs(PodCidrs::Others).nodes(2).router(RouterKind::Bird).start().await?;
         lab.install_cairn().await?;
         lab.cairn()?.give_accounts(lab.control_plane()).await?;
+        lab.cairn()?.give_node_ipam_an_account(lab.control_plane()).await?;
         go_through_the_stories(&mut lab, &["--use-service-account-credentials"]).await?;
         let requests = lab.control_plane().requests_by_cairn()?;
         for account in ["node-controller", "service-controller", "route-controller"] {
@@ -55,16 +61,20 @@ fn an_account_per_controller_is_denied_nothing_and_uses_all_it_may() {
 }
 
 pub(super) async fn one_account_suffices(kubernetes: Kubernetes) -> Result<()> {
-    let mut lab = Lab::builder().kubernetes(kubernetes).nodes(2).router(RouterKind::Bird).start().await?;
+    let builder = Lab::builder().kubernetes(kubernetes).pod_cidrs(PodCidrs::Others);
+    let mut lab = builder.nodes(2).router(RouterKind::Bird).start().await?;
     lab.install_cairn().await?;
+    lab.cairn()?.allow_node_ipam(lab.control_plane()).await?;
     go_through_the_stories(&mut lab, &[]).await?;
     judge(&lab).await
 }
 
-/// Nodes join, a Service comes and goes, a Node goes, somebody looks at the metrics, Cairn ends.
+/// Nodes join and get their pod CIDRs, a Service comes and goes, a Node goes, somebody looks at the metrics, Cairn ends.
 async fn go_through_the_stories(lab: &mut Lab, flags: &[&str]) -> Result<()> {
     lab.apply_pool_and_peer().await?;
-    lab.spawn_controller_with(flags)?;
+    let (pods, services) =
+        (format!("--cluster-cidr={CLUSTER_CIDRS}"), format!("--service-cluster-ip-range={SERVICE_CIDRS}"));
+    lab.spawn_controller_with(&[&["--allocate-node-cidrs", &pods, &services], flags].concat())?;
     lab.spawn_agents()?;
     for name in ["n1", "n2"] {
         lab.node(name)?.wait_until_initialized().await?;
@@ -129,7 +139,6 @@ async fn judge(lab: &Lab) -> Result<()> {
 async fn granted(lab: &Lab) -> Result<BTreeSet<Right>> {
     let (kube, all) = (lab.kube(), ListParams::default());
     let cluster_roles: Api<ClusterRole> = Api::all(kube.clone());
-    let roles: Api<Role> = Api::namespaced(kube.clone(), "kube-system");
     let mut rights = BTreeSet::new();
     for binding in Api::<ClusterRoleBinding>::all(kube.clone()).list(&all).await? {
         if is_ours(&binding.role_ref) {
@@ -137,10 +146,13 @@ async fn granted(lab: &Lab) -> Result<BTreeSet<Right>> {
             rights.extend(of(binding.subjects, role.rules));
         }
     }
-    for binding in Api::<RoleBinding>::namespaced(kube.clone(), "kube-system").list(&all).await? {
-        if is_ours(&binding.role_ref) {
-            let role = roles.get(&binding.role_ref.name).await.context(binding.role_ref.name)?;
-            rights.extend(of(binding.subjects, role.rules));
+    for namespace in ["kube-system", "cairn-pod-cidrs"] {
+        let roles: Api<Role> = Api::namespaced(kube.clone(), namespace);
+        for binding in Api::<RoleBinding>::namespaced(kube.clone(), namespace).list(&all).await? {
+            if is_ours(&binding.role_ref) {
+                let role = roles.get(&binding.role_ref.name).await.context(binding.role_ref.name)?;
+                rights.extend(of(binding.subjects, role.rules));
+            }
         }
     }
     Ok(rights)

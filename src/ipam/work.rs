@@ -1,0 +1,235 @@
+//! What the room remembers, and what is under way.
+//!
+//! A plan is made of everything that is known; as much of it is begun as may be under way. The next one
+//! is made when half of that has been answered and more waits, or a moment after something changed. So
+//! a burst costs a plan per fifty Nodes, and a Node that comes alone waits for nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+use tracing::{debug, info, warn};
+
+use super::apply::Ended;
+use super::assignment::{Assignment, End};
+use super::knowledge::Knowledge;
+use super::plan::{Observed, Plan, Reserved};
+use super::{Context, apply, observe};
+use crate::cluster::backoff::Backoff;
+use crate::cluster::clock;
+use crate::cluster::events::{News, about_node};
+use crate::cluster::patch::WriteError;
+use crate::cluster::store::Store;
+use crate::cluster::told::Told;
+use crate::model::{Moment, NodeName, Note, Prefix};
+
+/// Nodes under way at the same time: while the API server answers fifty writes, the next wait.
+const UNDER_WAY: usize = 100;
+/// With no more than these under way, others have to follow.
+const FEW: usize = UNDER_WAY / 2;
+/// In a burst, so much is planned for at once.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Whatever was missed is seen by then.
+const PERIOD: Duration = Duration::from_secs(300);
+
+/// What the room remembers from one round to the next.
+pub(super) struct Memory {
+    pub(super) knowledge: Knowledge,
+    pub(super) last: Vec<Option<Prefix>>,
+    backoff: Backoff<Object>,
+    news: News<NodeName>,
+    overlaps: News<Reserved>,
+    failures: BTreeMap<NodeName, Note>,
+    /// How often another process had claimed a Node's block first.
+    in_vain: BTreeMap<NodeName, u32>,
+    /// The blocks that Nodes have, to see which became free.
+    held: BTreeSet<Prefix>,
+    under_way: UnderWay,
+    /// What each of them is about.
+    pub(super) objects: BTreeMap<Object, Vec<Prefix>>,
+    /// Whether something waits until fewer are under way.
+    is_crowded: bool,
+    pub(super) planned: Moment,
+}
+
+type UnderWay = FuturesUnordered<BoxFuture<'static, (Object, Ended)>>;
+
+/// What a write is about.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Object {
+    Assignment(NodeName),
+    Condition(NodeName),
+    Release(Prefix),
+}
+
+impl Memory {
+    /// Nothing is known yet; `last` are the blocks that were given last.
+    pub(super) fn new(last: Vec<Option<Prefix>>, seed: u64) -> Self {
+        Self {
+            knowledge: Knowledge::default(),
+            last,
+            backoff: Backoff::new(seed),
+            news: News::default(),
+            overlaps: News::default(),
+            failures: BTreeMap::new(),
+            in_vain: BTreeMap::new(),
+            held: BTreeSet::new(),
+            under_way: FuturesUnordered::new(),
+            objects: BTreeMap::new(),
+            is_crowded: false,
+            planned: Moment::default(),
+        }
+    }
+}
+
+/// Tells and counts.
+pub(super) fn show(context: &Context, observed: &Observed, plan: &Plan, memory: &mut Memory) {
+    let mut notes = plan.notes.clone();
+    let waits = |name: &NodeName| observed.nodes.get(name).is_some_and(|node| node.pod_cidrs.is_empty());
+    memory.failures.retain(|name, _| waits(name));
+    memory.in_vain.retain(|name, _| waits(name));
+    notes.extend(memory.failures.clone());
+    for (name, note) in memory.news.of(&notes) {
+        warn!(node = %name, reason = note.reason(), error = %note, "someone has to see to this node's pod CIDRs");
+        tell(context, observed, &name, note);
+    }
+    for (reserved, note) in memory.overlaps.of(&plan.overlaps) {
+        warn!(reason = note.reason(), error = %note, "some pod CIDRs are not given out");
+        match &reserved {
+            Reserved::Node(name) => tell(context, observed, name, note),
+            reserved => {
+                observe::about(reserved).into_iter().for_each(|object| context.events.tell(object, note.clone()))
+            }
+        }
+    }
+    let held = observed.nodes.values().flat_map(|node| &node.pod_cidrs).copied().collect();
+    let earlier = std::mem::replace(&mut memory.held, held);
+    let free: Vec<_> = earlier.difference(&memory.held).copied().collect();
+    context.metrics.released(&observed.cluster, &free);
+    context.metrics.show(&observed.cluster, &plan.usage);
+}
+
+fn tell(context: &Context, observed: &Observed, name: &NodeName, note: Note) {
+    if let Some(node) = observed.nodes.get(name) {
+        context.events.tell(about_node(node), note);
+    }
+}
+
+/// Starts what the plan says, as much of it as may be under way.
+pub(super) fn begin(context: &Context, observed: &Observed, plan: Plan, memory: &mut Memory) {
+    let Plan { assignments, releases, conditions, notes: _, overlaps: _, last: _, usage: _ } = plan;
+    let now = clock::now();
+    let mut work = Vec::<(Object, Vec<Prefix>, BoxFuture<'static, Ended>)>::new();
+    // Releases first: what they free, a Node may wait for.
+    work.extend(releases.into_iter().map(|(block, release)| {
+        (Object::Release(block), Vec::new(), apply::release(context.client.clone(), release).boxed())
+    }));
+    work.extend(assignments.into_iter().map(|assignment| {
+        let object = Object::Assignment(assignment.holder.node.clone());
+        (object, assignment.blocks.clone(), apply::assign(context.client.clone(), assignment).boxed())
+    }));
+    work.extend(conditions.into_iter().map(|(name, availability)| {
+        let future = apply::condition(context.client.clone(), name.clone(), availability).boxed();
+        (Object::Condition(name), Vec::new(), future)
+    }));
+    let wanted: BTreeSet<_> = work.iter().map(|(object, ..)| object.clone()).collect();
+    memory.backoff.keep_only(|object| wanted.contains(object) || memory.objects.contains_key(object));
+    // What is due is begun now or, in a crowd, with the next plan.
+    drop(memory.backoff.take_due(now));
+    memory.is_crowded = false;
+    for (object, blocks, future) in work {
+        if memory.objects.contains_key(&object) || !memory.backoff.is_due(&object, now) {
+            continue;
+        }
+        if memory.under_way.len() >= UNDER_WAY {
+            memory.is_crowded = true;
+            break;
+        }
+        // What is not begun is planned again, so only what is counts.
+        for (last, (cluster, block)) in memory.last.iter_mut().zip(observed.cluster.iter().zip(&blocks)) {
+            *last = cluster.is_block(*block).then_some(*block).or(*last);
+        }
+        memory.objects.insert(object.clone(), blocks);
+        memory.under_way.push(future.map(|ended| (object, ended)).boxed());
+    }
+}
+
+/// Waits until there may be something to do, and takes what has ended meanwhile.
+pub(super) async fn wait(context: &mut Context, mut services: Option<&mut Store<Vec<Prefix>>>, memory: &mut Memory) {
+    let period_ends = memory.planned + PERIOD;
+    let mut has_changed = false;
+    loop {
+        let retry = memory.backoff.deadline().map_or(period_ends, |retry| retry.min(period_ends));
+        let deadline = if has_changed { retry.min(memory.planned + PAUSE) } else { retry };
+        tokio::select! {
+            Some((object, ended)) = memory.under_way.next(), if !memory.under_way.is_empty() => {
+                settle(context, object, ended, memory);
+                let count = memory.under_way.len();
+                if memory.is_crowded && count <= FEW {
+                    return;
+                }
+                has_changed |= count == 0;
+            }
+            () = context.nodes.changed(), if !has_changed => has_changed = true,
+            () = context.claims.changed(), if !has_changed => has_changed = true,
+            () = context.pools.changed(), if !has_changed => has_changed = true,
+            () = changed(services.as_deref_mut()), if !has_changed => has_changed = true,
+            () = clock::until(Some(deadline)) => return,
+        }
+    }
+}
+
+async fn changed(services: Option<&mut Store<Vec<Prefix>>>) {
+    match services {
+        Some(services) => services.changed().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Takes what came of one object's requests.
+fn settle(context: &Context, object: Object, ended: Ended, memory: &mut Memory) {
+    memory.objects.remove(&object);
+    let now = clock::now();
+    let error = match ended {
+        Ended::Done => None,
+        Ended::Failed(error) => Some(error),
+        Ended::Assigned { assignment, learnt, end, error } => {
+            memory.knowledge.learn(&assignment, learnt, end, now);
+            match end.0 {
+                End::Given => given(context, &assignment, memory),
+                // Another process claimed it first: with the next plan, another block.
+                End::Taken => *memory.in_vain.entry(assignment.holder.node.clone()).or_default() += 1,
+                End::Failed => {}
+            }
+            if end.0 == End::Given { None } else { Some(error.unwrap_or(WriteError::Conflict)) }
+        }
+    };
+    let Some(error) = error else { return memory.backoff.succeeded(&object) };
+    failed(&object, &error, memory);
+    memory.backoff.failed(object, now);
+}
+
+fn given(context: &Context, assignment: &Assignment, memory: &mut Memory) {
+    let node = &assignment.holder.node;
+    let blocks: Vec<_> = assignment.blocks.iter().map(ToString::to_string).collect();
+    info!(%node, cidrs = blocks.join(","), "the node has its pod CIDRs");
+    memory.failures.remove(node);
+    let in_vain = memory.in_vain.remove(node).unwrap_or_default();
+    context.metrics.allocated(&context.cidrs.cluster, in_vain + 1);
+}
+
+fn failed(object: &Object, error: &WriteError, memory: &mut Memory) {
+    let cause = Told(error);
+    match (error, object) {
+        (WriteError::Conflict, _) => debug!(?object, error = %cause, "not written"),
+        (WriteError::Gone, Object::Condition(_)) => {}
+        (_, Object::Assignment(node)) => {
+            let error = cause.to_string();
+            memory.failures.insert(node.clone(), Note::CidrAssignmentFailed { node: node.clone(), error });
+        }
+        (_, Object::Condition(node)) => warn!(%node, error = %cause, "cannot write the condition; trying again"),
+        (_, Object::Release(block)) => warn!(%block, error = %cause, "cannot delete the claim; trying again"),
+    }
+}
