@@ -34,6 +34,8 @@ pub enum ConditionType {
     Conflict,
     /// Something goes on that the object no longer says, until nobody needs it any more.
     Draining,
+    /// Each object that it names exists.
+    ResolvedRefs,
 }
 
 /// Whether a condition holds.
@@ -62,6 +64,12 @@ pub enum ConditionReason {
     AddressesKept,
     /// Nobody keeps anything of what it no longer gives.
     NothingKept,
+    /// Each object that it names exists.
+    Resolved,
+    /// An object that it names does not exist; the message names each.
+    ReferenceNotFound,
+    /// Other objects say something else of the same; the message names each.
+    AttributesDiffer,
     /// A Node is this machine.
     NodeFound,
     /// No Node has a key of this machine.

@@ -1,10 +1,11 @@
 //! The custom resources of `cairn.dev/v1alpha1`, all cluster-scoped.
 //!
-//! People write [`AddressPool`] and [`BgpPeer`]; the leader writes [`Machine`] and [`NodeRoute`], each
+//! People write [`AddressPool`], [`Advertisement`] and [`BgpPeer`]; the leader writes [`Machine`] and [`NodeRoute`], each
 //! agent its own [`NodeReport`]. The CRDs in `manifests/crds/` are generated from these types. Fields hold what was
 //! typed; `config` turns it into checked values and tells all faults of an object at once.
 
 pub mod address_pool;
+pub mod advertisement;
 pub mod bgp_peer;
 pub mod condition;
 pub mod machine;
@@ -20,11 +21,12 @@ use kube::CustomResourceExt;
 pub use address_pool::{
     AddressCounts, AddressPool, AddressPoolSpec, AddressPoolStatus, CoolingAddress, Reservation, Serves,
 };
+pub use advertisement::{Advertisement, AdvertisementSpec, AdvertisementStatus};
 pub use bgp_peer::{BgpPeer, BgpPeerSpec};
 pub use condition::{Condition, ConditionReason, ConditionStatus, ConditionType};
 pub use machine::{Machine, MachineSpec, MachineStatus, Reading, ReadingSource};
 pub use node_report::{
-    BgpReport, EntryReport, GuardReport, NoEntry, NodeReport, NodeReportSpec, NodeReportStatus, PeerException, Reached,
+    AdvertException, BgpReport, EntryReport, GuardReport, NoEntry, NodeReport, NodeReportSpec, NodeReportStatus, PeerException, Reached,
     RefusedEntries, RouteException, RouteExceptionReason, RouteReport, WitnessAnswer,
 };
 pub use node_route::{EntryFlag, NodeRoute, NodeRouteSpec, majority};
@@ -39,7 +41,14 @@ pub const LOAD_BALANCER_CLASS: &str = "cairn.dev/cairn";
 
 /// Every CRD, in the order of their kinds.
 pub fn crds() -> Vec<CustomResourceDefinition> {
-    let mut crds = vec![AddressPool::crd(), BgpPeer::crd(), Machine::crd(), NodeReport::crd(), NodeRoute::crd()];
+    let mut crds = vec![
+        AddressPool::crd(),
+        Advertisement::crd(),
+        BgpPeer::crd(),
+        Machine::crd(),
+        NodeReport::crd(),
+        NodeRoute::crd(),
+    ];
     let schemas = crds.iter_mut().flat_map(|crd| &mut crd.spec.versions).filter_map(|version| version.schema.as_mut());
     schemas.filter_map(|schema| schema.open_api_v3_schema.as_mut()).for_each(drop_rust_formats);
     crds

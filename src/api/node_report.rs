@@ -221,6 +221,19 @@ pub struct BgpReport {
     /// Peers without a session, and why; the first 32.
     #[serde(default)]
     pub exceptions: Vec<PeerException>,
+    /// What is announced otherwise than Advertisements say; the first 32.
+    #[serde(default)]
+    pub adverts: Vec<AdvertException>,
+}
+
+/// Something that is announced otherwise than an `Advertisement` says.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AdvertException {
+    /// The `Advertisement`.
+    pub advertisement: String,
+    /// How, and why, in one sentence.
+    pub message: String,
 }
 
 /// A peer without a session.

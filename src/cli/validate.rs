@@ -14,11 +14,11 @@ use std::sync::Arc;
 
 use kube::Resource;
 
-use crate::api::{AddressPool, AddressPoolSpec, BgpPeer, BgpPeerSpec};
+use crate::api::{AddressPool, AddressPoolSpec, Advertisement, AdvertisementSpec, BgpPeer, BgpPeerSpec};
 use crate::config::document::{self, Node};
 use crate::config::nearest::nearest;
 use crate::config::object::{self, Head};
-use crate::config::{CloudConfig, Fault, Faults, FieldPath, Peer, Pool, schema, source};
+use crate::config::{self, CloudConfig, Fault, Faults, FieldPath, Peer, Pool, schema, source};
 use crate::inventory::document::Sourced;
 use crate::inventory::{self, Extent, Inventory, Machine, MachineState};
 use crate::leader::{Migration, migration};
@@ -26,7 +26,8 @@ use crate::leader::{Migration, migration};
 /// The name of the standard input on the command line.
 const STANDARD_INPUT: &str = "-";
 
-/// Check files before Cairn meets them: cloud config, inventory, leader migration, AddressPool, BgpPeer.
+/// Check files before Cairn meets them: cloud config, inventory, leader migration, AddressPool, Advertisement,
+/// BgpPeer.
 ///
 /// Prints for each file what it holds, or each fault with its line and field. Exits with 0 when all
 /// is right and with 1 when not.
@@ -114,12 +115,19 @@ enum Kind {
     Inventory,
     LeaderMigration,
     AddressPool,
+    Advertisement,
     BgpPeer,
 }
 
 impl Kind {
-    const ALL: [Self; 5] =
-        [Self::CloudConfig, Self::Inventory, Self::LeaderMigration, Self::AddressPool, Self::BgpPeer];
+    const ALL: [Self; 6] = [
+        Self::CloudConfig,
+        Self::Inventory,
+        Self::LeaderMigration,
+        Self::AddressPool,
+        Self::Advertisement,
+        Self::BgpPeer,
+    ];
 
     fn api_version(self) -> String {
         match self {
@@ -127,6 +135,7 @@ impl Kind {
             Self::Inventory => Inventory::API_VERSION.to_owned(),
             Self::LeaderMigration => migration::API_VERSION.to_owned(),
             Self::AddressPool => AddressPool::api_version(&()).into_owned(),
+            Self::Advertisement => Advertisement::api_version(&()).into_owned(),
             Self::BgpPeer => BgpPeer::api_version(&()).into_owned(),
         }
     }
@@ -137,6 +146,7 @@ impl Kind {
             Self::Inventory => Inventory::KIND,
             Self::LeaderMigration => migration::KIND,
             Self::AddressPool => "AddressPool",
+            Self::Advertisement => "Advertisement",
             Self::BgpPeer => "BgpPeer",
         }
     }
@@ -145,7 +155,7 @@ impl Kind {
     fn older_versions(self) -> &'static [&'static str] {
         match self {
             Self::LeaderMigration => &migration::OLDER_VERSIONS,
-            Self::CloudConfig | Self::Inventory | Self::AddressPool | Self::BgpPeer => &[],
+            Self::CloudConfig | Self::Inventory | Self::AddressPool | Self::Advertisement | Self::BgpPeer => &[],
         }
     }
 }
@@ -232,6 +242,7 @@ impl Check {
             Recognised::Ours(Kind::Inventory) => self.inventory(file, document),
             Recognised::Ours(Kind::LeaderMigration) => self.leader_migration(file, &document),
             Recognised::Ours(Kind::AddressPool) => self.address_pool(file, document, &head),
+            Recognised::Ours(Kind::Advertisement) => self.advertisement(file, document, &head),
             Recognised::Ours(Kind::BgpPeer) => self.bgp_peer(file, document, &head),
         }
     }
@@ -276,6 +287,17 @@ impl Check {
         let pool = self.faults.take(pool)?;
         self.pools.push((file.to_owned(), document, pool));
         Some(head.title())
+    }
+
+    fn advertisement(&mut self, file: &Path, document: Node, head: &Head) -> Option<String> {
+        self.refuse_twice(file, &document, head);
+        let name = head.name.as_deref().unwrap_or_default();
+        let checked = object::read_spec::<AdvertisementSpec>(file, &document).and_then(|spec| {
+            spec.check(|spec| {
+                config::Advertisement::check(name, &spec).map_err(|faults| placed(faults, file, &document))
+            })
+        });
+        self.faults.take(checked).map(|_| head.title())
     }
 
     fn bgp_peer(&mut self, file: &Path, document: Node, head: &Head) -> Option<String> {
@@ -473,6 +495,25 @@ mod tests {
     }
 
     #[test]
+    fn an_advertisement_is_checked() {
+        let text = "apiVersion: cairn.dev/v1alpha1\nkind: Advertisement\nmetadata: {name: a}\nspec:\n  services: {}\n  \
+                    bgp:\n    communities: [no-export, '64512']\n    medd: 5\n";
+        let (verdict, printed) = run(&[("a.yaml", text)], &["a.yaml"]);
+        assert_eq!(verdict, Verdict::Faulty);
+        for want in [
+            "a.yaml:7:30: Advertisement a: spec.bgp.communities[1]: \"64512\" is not a community",
+            "a.yaml:8:5: spec.bgp.medd",
+        ] {
+            assert!(printed.contains(want), "{want} is not in\n{printed}");
+        }
+        let right = text.replace(", '64512'", "").replace("medd", "med");
+        assert_eq!(
+            run(&[("a.yaml", &right)], &["a.yaml"]),
+            (Verdict::Right, "a.yaml: ok (Advertisement a)\n".to_owned())
+        );
+    }
+
+    #[test]
     fn what_only_shows_side_by_side_is_told() {
         let peer = |name: &str, more: &str| {
             format!(
@@ -551,7 +592,7 @@ mod tests {
             ),
             (
                 "apiVersion: metallb.io/v1beta2\nkind: BFDProfile\n",
-                "f.yaml:2:7: kind: BFDProfile of metallb.io/v1beta2 is none that can be checked: it takes CloudConfig of config.cairn.dev/v1alpha1, Inventory of inventory.cairn.dev/v1, LeaderMigrationConfiguration of controllermanager.config.k8s.io/v1, AddressPool of cairn.dev/v1alpha1 or BgpPeer of cairn.dev/v1alpha1\n",
+                "f.yaml:2:7: kind: BFDProfile of metallb.io/v1beta2 is none that can be checked: it takes CloudConfig of config.cairn.dev/v1alpha1, Inventory of inventory.cairn.dev/v1, LeaderMigrationConfiguration of controllermanager.config.k8s.io/v1, AddressPool of cairn.dev/v1alpha1, Advertisement of cairn.dev/v1alpha1 or BgpPeer of cairn.dev/v1alpha1\n",
             ),
             (
                 "machines: []\n",

@@ -176,6 +176,18 @@ impl AddressBlock {
         }
     }
 
+    /// The widest prefix of at least `length` bits that holds the address and reaches no further than
+    /// the block; `None` when the address is not in the block, or no prefix is that long.
+    pub fn aggregate(&self, address: IpAddr, length: u8) -> Option<Prefix> {
+        let within = |prefix: &Prefix| Self::from(*prefix).is_within(self);
+        (length..=self.family.bits()).filter_map(|length| Prefix::containing(address, length)).find(within)
+    }
+
+    /// Whether all its addresses are of `other`.
+    pub fn is_within(&self, other: &Self) -> bool {
+        self.family == other.family && other.first <= self.first && self.last <= other.last
+    }
+
     fn between(first: IpAddr, last: IpAddr) -> Self {
         Self { family: Family::of(first), first: number(first), last: number(last) }
     }

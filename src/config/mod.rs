@@ -2,7 +2,7 @@
 //!
 //! A file goes through four steps, each of which reports all it finds: [`document`] (is it YAML?),
 //! [`schema`] (are these the fields?), serde (the raw Rust type), and the semantic check of the
-//! thing itself ([`cloud`], [`pool`], [`peer`], and the inventory's own). Objects that come from the
+//! thing itself ([`cloud`], [`pool`], [`advertisement`], [`peer`], and the inventory's own). Objects that come from the
 //! API server enter at the last step.
 //!
 //! Nothing here watches, waits or talks to a network; only [`source`] reads files.
@@ -10,6 +10,7 @@
 //! Invariants: a validated value needs no second look; a [`Fault`] is one sentence that names the
 //! object, the field and what would be right; parsing never panics, whatever the text.
 
+pub mod advertisement;
 pub mod block;
 pub mod cloud;
 pub mod cluster_cidrs;
@@ -26,6 +27,7 @@ pub mod schema;
 pub mod selector;
 pub mod source;
 
+pub use advertisement::Advertisement;
 pub use block::AddressBlock;
 pub use cloud::CloudConfig;
 pub use cluster_cidrs::cluster_cidrs;

@@ -28,6 +28,8 @@ pub struct Peer {
     pub hold_time: Option<Duration>,
     /// Labels a node has to have, all of them; none means every node.
     pub node_selector: BTreeMap<String, String>,
+    /// Labels of the `BgpPeer` itself.
+    pub labels: BTreeMap<String, String>,
 }
 
 impl Peer {
@@ -55,10 +57,16 @@ impl Peer {
         match (name, local_asn, peer_asn, address, hold_time) {
             (Some(name), Some(local_asn), Some(peer_asn), Some(address), Some(hold_time)) if faults.is_empty() => {
                 let (port, node_selector) = (*port, node_selector.clone());
-                Ok(Self { name, local_asn, peer_asn, address, port, hold_time, node_selector })
+                let labels = BTreeMap::new();
+                Ok(Self { name, local_asn, peer_asn, address, port, hold_time, node_selector, labels })
             }
             _ => Err(faults.map(|fault| fault.of_object(object.clone()))),
         }
+    }
+
+    /// The same, with the labels that its object has.
+    pub fn with_labels(self, labels: &BTreeMap<String, String>) -> Self {
+        Self { labels: labels.clone(), ..self }
     }
 
     /// Whether a node with these labels keeps a session with this router.

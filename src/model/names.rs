@@ -100,6 +100,10 @@ subdomain_name! {
     PoolName
 }
 subdomain_name! {
+    /// The name of an `Advertisement`.
+    AdvertisementName
+}
+subdomain_name! {
     /// The name of a `BgpPeer`.
     PeerName
 }
