@@ -1,6 +1,6 @@
 //! What the agent wishes of the speaker, whole: who this node is, whom it dials, what it announces.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::model::{Advert, Asn, NextHops, PeerName, RouterId};
+use crate::model::{Adverts, Asn, NextHops, PeerName, RouterId};
 
 /// The complete wish; each one replaces the one before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,8 +19,8 @@ pub struct Desired {
     pub next_hops: NextHops,
     /// The routers to dial.
     pub peers: BTreeMap<PeerName, PeerConfig>,
-    /// The prefixes to announce to every peer.
-    pub adverts: Arc<BTreeSet<Advert>>,
+    /// What each of them is told; a peer that is not here is told nothing.
+    pub adverts: BTreeMap<PeerName, Arc<Adverts>>,
     /// Whether `adverts` was computed from everything there is. Until then nothing is withdrawn
     /// and no End-of-RIB is sent, which tells a router that what it did not hear is gone.
     pub complete: bool,

@@ -6,8 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
-use crate::model::{Advert, Asn, Family, NextHops, Prefix};
+use crate::model::{Adverts, Asn, Family, NextHops, PathAttributes, Prefix};
 
 use super::codec::{AsPath, Attributes, Context, Families, Origin, SegmentKind, pack};
 use super::desired::Peering;
@@ -25,16 +26,26 @@ pub(super) struct AdjRibOut {
     local_asn: Asn,
     next_hops: NextHops,
     is_complete: bool,
-    /// What the peer has, and by which next hop.
-    sent: BTreeMap<Prefix, IpAddr>,
+    /// What the peer has.
+    sent: BTreeMap<Prefix, Route>,
     to_withdraw: BTreeSet<Prefix>,
-    to_announce: BTreeSet<Prefix>,
+    to_announce: Groups,
     /// The families of which the peer asked to hear everything again.
     asked_again: Families,
     /// The families whose End-of-RIB the peer has.
     ended: Families,
     withheld: BTreeMap<Withheld, usize>,
 }
+
+/// What a peer was told of a prefix.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Route {
+    next_hop: IpAddr,
+    path: Arc<PathAttributes>,
+}
+
+/// Prefixes that one message may hold: of one family, and with the same said of them.
+type Groups = BTreeMap<(Family, Arc<PathAttributes>), BTreeSet<Prefix>>;
 
 /// The next hops of a session: its own address for its family, this node's for the other one.
 pub(super) fn session_next_hops(local_address: IpAddr, node: NextHops) -> NextHops {
@@ -56,7 +67,7 @@ impl AdjRibOut {
             is_complete: false,
             sent: BTreeMap::new(),
             to_withdraw: BTreeSet::new(),
-            to_announce: BTreeSet::new(),
+            to_announce: Groups::new(),
             asked_again: Families::default(),
             ended: Families::default(),
             withheld: BTreeMap::new(),
@@ -64,26 +75,46 @@ impl AdjRibOut {
     }
 
     /// Takes the whole wish: what is announced with which next hops, and whether that is all.
-    pub(super) fn want(&mut self, adverts: &BTreeSet<Advert>, next_hops: NextHops, is_complete: bool) {
+    ///
+    /// What was announced and is now announced otherwise is told anew, without a withdrawal between.
+    pub(super) fn want(&mut self, adverts: &Adverts, next_hops: NextHops, is_complete: bool) {
         self.next_hops = next_hops;
         self.is_complete = is_complete;
         self.withheld.clear();
-        let mut wanted = BTreeSet::new();
-        for Advert { prefix } in adverts {
-            match self.obstacle(prefix.family()) {
-                Some(why) => *self.withheld.entry(why).or_default() += 1,
-                None => {
-                    wanted.insert(*prefix);
-                }
+        // What is still to be sent again stays so, if it is still wished.
+        let again: BTreeSet<Prefix> = std::mem::take(&mut self.to_announce).into_values().flatten().collect();
+        for (prefix, path) in adverts {
+            let family = prefix.family();
+            if let Some(why) = self.obstacle(family) {
+                *self.withheld.entry(why).or_default() += 1;
+                continue;
+            }
+            let path = self.told(path);
+            let is_known = self
+                .sent
+                .get(prefix)
+                .is_some_and(|sent| sent.path == path && Some(sent.next_hop) == self.next_hop_of(family));
+            if !is_known || again.contains(prefix) {
+                self.to_announce.entry((family, path)).or_default().insert(*prefix);
             }
         }
-        // What is still to be sent again stays so, if it is still wished.
-        let again = std::mem::take(&mut self.to_announce);
-        let is_due =
-            |prefix: &Prefix| again.contains(prefix) || self.sent.get(prefix) != self.next_hop(prefix).as_ref();
-        self.to_announce = wanted.iter().filter(|prefix| is_due(prefix)).copied().collect();
-        let is_gone = |prefix: &Prefix| is_complete && !wanted.contains(prefix);
-        self.to_withdraw = self.sent.keys().filter(|prefix| is_gone(prefix)).copied().collect();
+        let is_wished = |prefix: &Prefix| adverts.contains_key(prefix) && self.obstacle(prefix.family()).is_none();
+        let is_gone = |prefix: &&Prefix| is_complete && !is_wished(prefix);
+        self.to_withdraw = self.sent.keys().filter(is_gone).copied().collect();
+    }
+
+    /// What this peer is told of a path: LOCAL_PREF is for the own AS only (RFC 4271 §5.1.5), and in
+    /// the own AS a path with its number in it is a loop (§9.1.2).
+    fn told(&self, path: &Arc<PathAttributes>) -> Arc<PathAttributes> {
+        match self.context.peering {
+            Peering::External if path.local_preference.is_some() => {
+                Arc::new(PathAttributes { local_preference: None, ..PathAttributes::clone(path) })
+            }
+            Peering::Internal if path.prepend > 0 => {
+                Arc::new(PathAttributes { prepend: 0, ..PathAttributes::clone(path) })
+            }
+            _ => Arc::clone(path),
+        }
     }
 
     /// Sends all routes of a family again (RFC 2918 §4), from the next message on: who asks a
@@ -96,9 +127,16 @@ impl AdjRibOut {
         let asked = std::mem::take(&mut self.asked_again);
         for family in [Family::V4, Family::V6].into_iter().filter(|family| asked.contains(*family)) {
             // Routes that outlived their next hop, in an incomplete wish, cannot be said again.
-            if self.next_hop_of(family).is_some() {
-                let again = self.sent.keys().filter(|prefix| prefix.family() == family);
-                self.to_announce.extend(again.filter(|prefix| !self.to_withdraw.contains(prefix)));
+            if self.next_hop_of(family).is_none() {
+                continue;
+            }
+            // What is told anew anyway is told as it shall be.
+            let pending: BTreeSet<Prefix> = self.to_announce.values().flatten().copied().collect();
+            let is_same = |prefix: &Prefix| {
+                prefix.family() == family && !self.to_withdraw.contains(prefix) && !pending.contains(prefix)
+            };
+            for (prefix, route) in self.sent.iter().filter(|(prefix, _)| is_same(prefix)) {
+                self.to_announce.entry((family, Arc::clone(&route.path))).or_default().insert(*prefix);
             }
         }
     }
@@ -114,12 +152,16 @@ impl AdjRibOut {
             }
             return true;
         }
-        if let Some((family, batch)) = front(&self.to_announce) {
-            let count = pack::announce(&self.attributes(), &self.context, family, &batch, out);
+        if let Some(((family, path), mut prefixes)) = self.to_announce.pop_first() {
+            let next_hop = self.next_hop_of(family).expect("nothing is announced without a next hop");
+            let batch: Vec<_> = prefixes.iter().take(BATCH).copied().collect();
+            let count = pack::announce(&self.attributes(&path), &self.context, family, &batch, out);
             for prefix in &batch[..count] {
-                self.to_announce.remove(prefix);
-                let next_hop = self.next_hop(prefix).expect("nothing is announced without a next hop");
-                self.sent.insert(*prefix, next_hop);
+                prefixes.remove(prefix);
+                self.sent.insert(*prefix, Route { next_hop, path: Arc::clone(&path) });
+            }
+            if !prefixes.is_empty() {
+                self.to_announce.insert((family, path), prefixes);
             }
             return count > 0;
         }
@@ -134,10 +176,6 @@ impl AdjRibOut {
     /// What is wished and cannot be announced, counted by reason.
     pub(super) fn withheld(&self) -> &BTreeMap<Withheld, usize> {
         &self.withheld
-    }
-
-    fn next_hop(&self, prefix: &Prefix) -> Option<IpAddr> {
-        self.next_hop_of(prefix.family())
     }
 
     fn next_hop_of(&self, family: Family) -> Option<IpAddr> {
@@ -170,17 +208,22 @@ impl AdjRibOut {
 
     /// Equal on every node but for the next hop and the AS number (RFC 4271 §5.1), or routers
     /// would not spread packets over the nodes.
-    fn attributes(&self) -> Attributes {
-        let (path, local_pref) = match self.context.peering {
-            Peering::Internal => (Vec::new(), Some(LOCAL_PREF)),
-            Peering::External => (vec![(SegmentKind::Sequence, vec![self.local_asn.get()])], None),
+    fn attributes(&self, path: &PathAttributes) -> Attributes {
+        let PathAttributes { communities, local_preference, med, prepend } = path;
+        let (as_path, local_pref) = match self.context.peering {
+            Peering::Internal => (Vec::new(), Some(local_preference.unwrap_or(LOCAL_PREF))),
+            Peering::External => {
+                let asns = vec![self.local_asn.get(); 1 + usize::from(*prepend)];
+                (vec![(SegmentKind::Sequence, asns)], None)
+            }
         };
         Attributes {
             origin: Some(Origin::Igp),
-            as_path: Some(AsPath(path)),
+            as_path: Some(AsPath(as_path)),
             next_hops: self.next_hops,
-            med: None,
+            med: *med,
             local_pref,
+            communities: communities.clone(),
         }
     }
 }

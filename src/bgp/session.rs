@@ -17,7 +17,7 @@ use tokio::task::yield_now;
 use tracing::{debug, info, warn};
 
 use crate::cluster::clock::{now, until};
-use crate::model::{Moment, PeerName};
+use crate::model::{Adverts, Moment, PeerName};
 
 use super::codec::{self, Message, Notification, Reason};
 use super::connection::{self, Connection};
@@ -310,7 +310,9 @@ impl Session {
         let local_address = self.link.connection().and_then(|connection| connection.local_address().ok());
         let (Some(exchange), Some(local_address)) = (&mut self.exchange, local_address) else { return };
         let next_hops = session_next_hops(local_address, self.wish.next_hops);
-        exchange.rib.want(&self.wish.adverts, next_hops, self.wish.complete);
+        let nothing = Adverts::new();
+        let adverts = self.wish.adverts.get(&self.config.name).map_or(&nothing, |adverts| &**adverts);
+        exchange.rib.want(adverts, next_hops, self.wish.complete);
     }
 
     /// Logs a lost session, and each trouble that keeps it from coming up once.

@@ -3,23 +3,20 @@
 //! The agent's pure core makes these of what the cluster says; the kernel and BGP rooms make them
 //! true. Each is the whole wish, so a lost message cannot leave half of one behind.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::net::Prefix;
+use super::path::PathAttributes;
 
-/// A prefix to announce to every BGP peer.
+/// What to announce to one BGP peer: each prefix whose packets should come here, and what is said of it.
 ///
-/// All nodes announce one prefix with equal attributes (ORIGIN IGP, no MED, AS_PATH of one), or
-/// routers would not spread over them (ECMP).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Advert {
-    /// Where packets to this prefix should come: here.
-    pub prefix: Prefix,
-}
+/// Prefixes of which the same is said share it, and go into one message.
+pub type Adverts = BTreeMap<Prefix, Arc<PathAttributes>>;
 
 /// This node's own addresses to name as next hop, one a family.
 ///

@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use super::cursor::Cursor;
 use super::notification::{Notification, Reason};
 use super::{AsPath, Context, Origin, Peering, SegmentKind};
+use crate::model::Community;
 
 /// Attribute type codes.
 pub(super) mod kind {
@@ -175,4 +176,20 @@ pub(super) fn next_hop(value: &[u8]) -> Result<Ipv4Addr, Reason> {
 pub(super) fn number(value: &[u8]) -> Result<u32, Reason> {
     let octets = <[u8; 4]>::try_from(value).map_err(|_| Reason::AttributeLength)?;
     Ok(u32::from_be_bytes(octets))
+}
+
+/// RFC 1997: four octets each; the length was checked before.
+pub(super) fn communities(value: &[u8]) -> impl Iterator<Item = Community> {
+    value.as_chunks::<4>().0.iter().map(|octets| Community::Standard(u32::from_be_bytes(*octets)))
+}
+
+/// RFC 8092 §3: three numbers of four octets each; the length was checked before.
+pub(super) fn large_communities(value: &[u8]) -> impl Iterator<Item = Community> {
+    value.as_chunks::<12>().0.iter().map(|octets| {
+        let mut numbers = [0; 3];
+        for (number, octets) in numbers.iter_mut().zip(octets.as_chunks::<4>().0) {
+            *number = u32::from_be_bytes(*octets);
+        }
+        Community::Large(numbers)
+    })
 }

@@ -3,9 +3,10 @@
 //! IPv4 routes go the classic way over sessions of either family: every router reads them there.
 //! IPv6 routes go in MP_REACH_NLRI and MP_UNREACH_NLRI, the first of the attributes (RFC 7606 §5.1).
 
+use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
 
-use crate::model::{Asn, Family, Prefix};
+use crate::model::{Asn, Community, Family, Prefix};
 
 use super::attribute::{flag, kind};
 use super::{AsPath, Attributes, Context, HEADER_LENGTH, MAXIMUM_LENGTH, Origin, SegmentKind};
@@ -134,11 +135,30 @@ fn encode_attributes(attributes: &Attributes, context: &Context, family: Family)
     if let Some(preference) = attributes.local_pref {
         push_attribute(flag::TRANSITIVE, kind::LOCAL_PREF, &preference.to_be_bytes(), &mut out);
     }
+    let (standard, large) = communities(&attributes.communities);
+    if !standard.is_empty() {
+        push_attribute(flag::OPTIONAL | flag::TRANSITIVE, kind::COMMUNITIES, &standard, &mut out);
+    }
     if let Some(path) = attributes.as_path.as_ref().filter(|path| !context.four_octet_as && is_wide(path)) {
         // RFC 6793 §4.2.2: what AS_TRANS stands for.
         push_attribute(flag::OPTIONAL | flag::TRANSITIVE, kind::AS4_PATH, &as_path(path, true), &mut out);
     }
+    if !large.is_empty() {
+        push_attribute(flag::OPTIONAL | flag::TRANSITIVE, kind::LARGE_COMMUNITIES, &large, &mut out);
+    }
     out
+}
+
+/// The octets of both widths of communities.
+fn communities(all: &BTreeSet<Community>) -> (Vec<u8>, Vec<u8>) {
+    let (mut standard, mut large) = (Vec::new(), Vec::new());
+    for community in all {
+        match community {
+            Community::Standard(number) => standard.extend(number.to_be_bytes()),
+            Community::Large(numbers) => large.extend(numbers.iter().flat_map(|number| number.to_be_bytes())),
+        }
+    }
+    (standard, large)
 }
 
 fn is_wide(path: &AsPath) -> bool {

@@ -3,7 +3,9 @@
 //! Outcomes, the most severe wins: *discard* drops one attribute, *treat as withdraw* takes the
 //! message's routes away as if it had withdrawn them, *reset* ends the session.
 
-use crate::model::{Family, NextHops, Prefix};
+use std::collections::BTreeSet;
+
+use crate::model::{Community, Family, NextHops, Prefix};
 
 use super::attribute::{self, Flaw, Raw, kind};
 use super::cursor::Cursor;
@@ -38,6 +40,8 @@ pub struct Attributes {
     pub med: Option<u32>,
     /// LOCAL_PREF (RFC 4271 §5.1.5).
     pub local_pref: Option<u32>,
+    /// COMMUNITIES (RFC 1997) and LARGE_COMMUNITY (RFC 8092).
+    pub communities: BTreeSet<Community>,
 }
 
 /// Where a route is from.
@@ -171,6 +175,8 @@ impl<'c> Walk<'c> {
             kind::NEXT_HOP => into.next_hops.v4 = Some(attribute::next_hop(raw.value)?),
             kind::MED => into.med = Some(attribute::number(raw.value)?),
             kind::LOCAL_PREF => into.local_pref = Some(attribute::number(raw.value)?),
+            kind::COMMUNITIES => into.communities.extend(attribute::communities(raw.value)),
+            kind::LARGE_COMMUNITIES => into.communities.extend(attribute::large_communities(raw.value)),
             _ => {}
         }
         Ok(())

@@ -13,8 +13,12 @@ fn rib(families: Families) -> AdjRibOut {
     AdjRibOut::new(context(families), 4_200_000_001.try_into().unwrap())
 }
 
-fn adverts(texts: &[&str]) -> BTreeSet<Advert> {
-    texts.iter().map(|text| Advert { prefix: text.parse().unwrap() }).collect()
+fn adverts(texts: &[&str]) -> Adverts {
+    announced_by(&PathAttributes::default(), texts)
+}
+
+fn announced_by(path: &PathAttributes, texts: &[&str]) -> Adverts {
+    texts.iter().map(|text| (text.parse().unwrap(), Arc::new(path.clone()))).collect()
 }
 
 fn hops() -> NextHops {
@@ -155,7 +159,7 @@ fn a_thousand_prefixes_take_few_updates() {
             Family::V4 => IpAddr::V4((0x0a3c_0000 + i).into()),
             Family::V6 => IpAddr::V6((0xfd60_u128 << 112 | u128::from(i)).into()),
         };
-        (0..1000).map(move |i| Advert { prefix: Prefix::host(address(i)) }).collect::<BTreeSet<_>>()
+        (0..1000).map(move |i| (Prefix::host(address(i)), Arc::default())).collect::<Adverts>()
     };
     for family in [Family::V4, Family::V6] {
         let mut rib = rib(BOTH);
@@ -164,6 +168,53 @@ fn a_thousand_prefixes_take_few_updates() {
         assert!(updates.len() <= 5, "{} UPDATEs for 1000 {family} prefixes", updates.len());
         assert_eq!(rib.advertised(), 1000);
     }
+}
+
+#[test]
+fn prefixes_of_which_the_same_is_said_share_their_updates() {
+    let path = |med| PathAttributes { med: Some(med), ..PathAttributes::default() };
+    let (odd, even): (Vec<u8>, Vec<u8>) = (0..200).partition(|n| n % 2 == 1);
+    let hosts = |of: &[u8]| of.iter().map(|n| format!("10.60.0.{n}/32")).collect::<Vec<_>>();
+    let texts = [hosts(&odd), hosts(&even)];
+    let [odd, even] = [0, 1].map(|i| texts[i].iter().map(String::as_str).collect::<Vec<_>>());
+    let mut wish = announced_by(&path(1), &odd);
+    wish.extend(announced_by(&path(2), &even));
+    let mut rib = rib(BOTH);
+    rib.want(&wish, hops(), false);
+    let said: Vec<_> = drain(&mut rib).iter().map(|update| (update.attributes.med, update.announced.len())).collect();
+    assert_eq!(said, [(Some(1), 100), (Some(2), 100)]);
+}
+
+#[test]
+fn what_an_advertisement_says_is_told_and_a_change_of_it_without_a_withdrawal() {
+    let path = PathAttributes {
+        communities: ["64512:100", "no-export", "4200000000:1:2"].map(|text| text.parse().unwrap()).into(),
+        local_preference: Some(200),
+        med: Some(7),
+        prepend: 2,
+    };
+    let mut external = rib(BOTH);
+    external.want(&announced_by(&path, &["10.60.0.1/32", "10.60.0.2/32"]), hops(), false);
+    let updates = drain(&mut external);
+    assert_eq!(story(&updates), "+10.60.0.1/32 +10.60.0.2/32");
+    let said = &updates[0].attributes;
+    assert_eq!((&said.communities, said.med, said.local_pref), (&path.communities, Some(7), None));
+    assert_eq!(said.as_path, Some(AsPath(vec![(SegmentKind::Sequence, vec![4_200_000_001; 3])])));
+
+    // What only an internal session is told changes nothing on an external one.
+    let preferred = PathAttributes { local_preference: Some(300), ..path.clone() };
+    let mut wish = announced_by(&preferred, &["10.60.0.1/32", "10.60.0.2/32"]);
+    external.want(&wish, hops(), true);
+    assert_eq!(story(&drain(&mut external)), ".IPv4 .IPv6");
+    wish.extend(adverts(&["10.60.0.2/32"]));
+    external.want(&wish, hops(), true);
+    assert_eq!(story(&drain(&mut external)), "+10.60.0.2/32");
+
+    let mut internal =
+        AdjRibOut::new(Context { peering: Peering::Internal, ..context(BOTH) }, 65000.try_into().unwrap());
+    internal.want(&announced_by(&path, &["10.60.0.1/32"]), hops(), true);
+    let said = &drain(&mut internal)[0].attributes;
+    assert_eq!((said.local_pref, said.med, said.as_path.clone()), (Some(200), Some(7), Some(AsPath::default())));
 }
 
 #[test]
@@ -188,14 +239,14 @@ fn hop(prefix: Prefix, next_hops: NextHops) -> IpAddr {
 /// What can befall a RIB.
 #[derive(Debug, Clone)]
 enum Event {
-    Want(BTreeSet<u8>, bool, bool),
+    Want(BTreeMap<u8, u32>, bool, bool),
     Resend(bool),
     Send,
 }
 
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
-        (prop::collection::btree_set(0_u8..12, 0..8), any::<bool>(), any::<bool>())
+        (prop::collection::btree_map(0_u8..12, 0_u32..3, 0..8), any::<bool>(), any::<bool>())
             .prop_map(|(wish, complete, moved)| Event::Want(wish, complete, moved)),
         any::<bool>().prop_map(Event::Resend),
         Just(Event::Send),
@@ -205,14 +256,14 @@ fn event() -> impl Strategy<Value = Event> {
 proptest! {
     #[test]
     fn the_peer_ends_up_with_the_wish_whatever_came_before(events in prop::collection::vec(event(), 0..20)) {
-        let advert = |number: u8| {
+        let advert = |(number, med): (u8, u32)| {
             let text = if number < 6 { format!("10.0.0.{number}/32") } else { format!("fd00::{number}/128") };
-            Advert { prefix: text.parse().unwrap() }
+            (text.parse().unwrap(), Arc::new(PathAttributes { med: Some(med), ..PathAttributes::default() }))
         };
         let mut rib = rib(BOTH);
-        let mut peer: BTreeMap<Prefix, IpAddr> = BTreeMap::new();
-        let mut last = (BTreeSet::new(), hops());
-        let end = [Event::Want(BTreeSet::from([1, 7]), true, false), Event::Send];
+        let mut peer: BTreeMap<Prefix, (IpAddr, Option<u32>)> = BTreeMap::new();
+        let mut last = (Adverts::new(), hops());
+        let end = [Event::Want(BTreeMap::from([(1, 0), (7, 1)]), true, false), Event::Send];
         for event in events.into_iter().chain(end) {
             match event {
                 Event::Want(numbers, is_complete, is_moved) => {
@@ -226,13 +277,13 @@ proptest! {
                         prop_assert!(peer.remove(&prefix).is_some(), "{} was never announced", prefix);
                     }
                     for prefix in update.announced {
-                        peer.insert(prefix, hop(prefix, update.attributes.next_hops));
+                        peer.insert(prefix, (hop(prefix, update.attributes.next_hops), update.attributes.med));
                     }
                 }
             }
         }
-        let want: BTreeMap<Prefix, IpAddr> =
-            last.0.iter().map(|advert| (advert.prefix, hop(advert.prefix, last.1))).collect();
+        let want: BTreeMap<_, _> =
+            last.0.iter().map(|(prefix, path)| (*prefix, (hop(*prefix, last.1), path.med))).collect();
         prop_assert_eq!(peer, want);
         prop_assert_eq!(rib.advertised(), 2);
     }

@@ -1,7 +1,6 @@
 #![expect(clippy::disallowed_methods, reason = "shell: the speaker under test is a task")]
 //! The speaker against a minimal passive router over loopback sockets.
 
-use std::collections::BTreeSet;
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -9,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 
-use crate::model::{Advert, Family, NextHops};
+use crate::model::{Adverts, Family, NextHops};
 
 use super::super::codec::{
     self, Context, Families, Message, Notification, Open, Reason, Refresh, Update, encode_keepalive, encode_open,
@@ -135,7 +134,7 @@ impl Agent {
             router_id: Ipv4Addr::new(10, 99, 0, 1).try_into().unwrap(),
             next_hops: NextHops { v4: Some([10, 99, 0, 1].into()), v6: Some("fd99::1".parse().unwrap()) },
             peers: peers.iter().map(|peer| (peer.name.clone(), peer.clone())).collect(),
-            adverts: set(adverts),
+            adverts: peers.iter().map(|peer| (peer.name.clone(), set(adverts))).collect(),
             complete: true,
         };
         let (desired, wished) = watch::channel(Arc::new(wish));
@@ -161,8 +160,13 @@ impl Agent {
     }
 }
 
-fn set(prefixes: &[&str]) -> Arc<BTreeSet<Advert>> {
-    Arc::new(prefixes.iter().map(|prefix| Advert { prefix: prefix.parse().unwrap() }).collect())
+fn set(prefixes: &[&str]) -> Arc<Adverts> {
+    Arc::new(prefixes.iter().map(|prefix| (prefix.parse().unwrap(), Arc::default())).collect())
+}
+
+/// Announces these to every peer.
+fn announce(desired: &mut Desired, prefixes: &[&str]) {
+    desired.adverts = desired.peers.keys().map(|peer| (peer.clone(), set(prefixes))).collect();
 }
 
 #[tokio::test]
@@ -176,7 +180,7 @@ async fn announces_both_families_and_says_goodbye() {
         assert_eq!((status.state, status.last_error), (SessionState::Established, None));
         assert!(status.established_at.is_some());
 
-        agent.change(|desired| desired.adverts = set(&["10.60.0.1/32", "10.60.0.2/32"]));
+        agent.change(|desired| announce(desired, &["10.60.0.1/32", "10.60.0.2/32"]));
         let withdrawal = session.next_update().await.withdrawn;
         assert_eq!(withdrawal.iter().map(ToString::to_string).collect::<Vec<_>>(), ["fd60::1/128"]);
         let announcement = session.next_update().await.announced;
@@ -208,7 +212,7 @@ async fn an_unchanged_peer_keeps_its_session_while_others_come_and_go() {
     });
     assert_eq!(right_session.last_words().await.reason, Reason::PeerDeconfigured);
 
-    agent.change(|desired| desired.adverts = set(&["10.60.0.2/32"]));
+    agent.change(|desired| announce(desired, &["10.60.0.2/32"]));
     let update = left_session.next_update().await;
     assert_eq!(update.withdrawn.len(), 1, "the other session heard of none of that: {update:?}");
     agent.stop().await;
@@ -296,6 +300,7 @@ async fn a_peer_that_never_stops_talking_does_not_stop_the_others() {
     let peer = good.peer("good");
     agent.change(|desired| {
         desired.peers.insert(peer.name.clone(), peer);
+        announce(desired, &adverts);
     });
     let mut good_session = good.establish(65000).await;
     assert_eq!(good_session.first_routes().await.len(), adverts.len());
@@ -320,15 +325,16 @@ async fn a_refresh_is_answered_with_all_routes() {
 #[tokio::test]
 async fn an_incomplete_wish_ends_no_rib_until_it_is_complete() {
     let router = Router::new("127.0.0.1").await;
-    let agent = Agent::start(&[], &["10.60.0.1/32"]);
+    let agent = Agent::start(&[], &[]);
     let peer = router.peer("tor");
     agent.change(|desired| {
         desired.complete = false;
         desired.peers.insert(peer.name.clone(), peer);
+        announce(desired, &["10.60.0.1/32"]);
     });
     let mut session = router.establish(65000).await;
     assert_eq!(session.next_update().await.announced, ["10.60.0.1/32".parse().unwrap()]);
-    agent.change(|desired| desired.adverts = set(&["10.60.0.2/32"]));
+    agent.change(|desired| announce(desired, &["10.60.0.2/32"]));
     assert_eq!(session.next_update().await.announced, ["10.60.0.2/32".parse().unwrap()]);
     agent.change(|desired| desired.complete = true);
     assert_eq!(session.next_update().await.withdrawn, ["10.60.0.1/32".parse().unwrap()]);

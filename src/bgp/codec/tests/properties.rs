@@ -2,11 +2,11 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use proptest::collection::vec;
+use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
 
 use crate::bgp::desired::HoldTime;
-use crate::model::NextHops;
+use crate::model::{Community, NextHops, PathAttributes};
 
 use super::*;
 
@@ -34,12 +34,17 @@ fn as_path() -> impl Strategy<Value = AsPath> {
     vec((kind, vec(1_u32.., 1..20)), 0..4).prop_map(AsPath)
 }
 
+fn community() -> impl Strategy<Value = Community> {
+    prop_oneof![any::<u32>().prop_map(Community::Standard), any::<[u32; 3]>().prop_map(Community::Large)]
+}
+
 prop_compose! {
     fn attributes(is_internal: bool)(
         origin in prop_oneof![Just(Origin::Igp), Just(Origin::Egp), Just(Origin::Incomplete)],
         as_path in as_path(),
         next_hop: u32,
         med: Option<u32>,
+        communities in btree_set(community(), 0..=PathAttributes::COMMUNITIES),
         preference: u32,
     ) -> Attributes {
         Attributes {
@@ -48,6 +53,7 @@ prop_compose! {
             next_hops: NextHops { v4: Some(next_hop.into()), v6: None },
             med,
             local_pref: is_internal.then_some(preference),
+            communities,
         }
     }
 }
