@@ -14,6 +14,7 @@ pub mod machine;
 pub mod lifecycle;
 pub mod ipam;
 pub mod service;
+pub mod advertisement;
 pub mod route;
 pub mod controller;
 pub mod bgp;

@@ -18,7 +18,7 @@ use tracing::{info, warn};
 
 use super::election::Election;
 use super::{Identities, Options, lookout};
-use crate::api::{AddressPool, Machine, NodeReport, NodeReportStatus, NodeRoute};
+use crate::api::{AddressPool, Advertisement, BgpPeer, Machine, NodeReport, NodeReportStatus, NodeRoute};
 use crate::cluster::client::{Identity, Server};
 use crate::cluster::events::{Events, Reporter, about_lease};
 use crate::cluster::store::Store;
@@ -32,7 +32,7 @@ use crate::model::views::{NodeView, ServiceView};
 use crate::route::spec::Responsibility;
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
-use crate::{ipam, lifecycle, machine, node, route, service};
+use crate::{advertisement, ipam, lifecycle, machine, node, route, service};
 
 /// What the rooms see of the cluster; each kind is watched once, by the process itself, from when
 /// the first room that needs it may act.
@@ -42,6 +42,9 @@ struct Stores {
     machines: Option<Store<machine::MachineObject>>,
     services: Option<Store<ServiceView>>,
     pools: Option<Store<service::plan::ObservedPool>>,
+    advertisements: Option<Store<advertisement::plan::ObservedAdvertisement>>,
+    pool_labels: Option<Store<advertisement::plan::ObservedPool>>,
+    peers: Option<Store<advertisement::ObservedPeer>>,
     routes: Option<Store<route::plan::ObservedRoute>>,
     reports: Option<Store<NodeReportStatus>>,
     claims: Option<Store<ipam::claim::Claim>>,
@@ -182,6 +185,16 @@ impl Rooms {
         // All of them: one that stops being a load balancer has to be cleaned up.
         open(&mut stores.services, serves, || Store::watch::<Service>(Api::all(client.clone()), all(), views::service));
         open(&mut stores.pools, serves, || Store::watch::<AddressPool>(Api::all(client.clone()), all(), service::pool));
+        open(&mut stores.advertisements, serves, || {
+            Store::watch::<Advertisement>(Api::all(client.clone()), all(), advertisement::view)
+        });
+        // A view of its own: rooms do not know each other's.
+        open(&mut stores.pool_labels, serves, || {
+            Store::watch::<AddressPool>(Api::all(client.clone()), all(), advertisement::pool)
+        });
+        open(&mut stores.peers, serves, || {
+            Store::watch::<BgpPeer>(Api::all(client.clone()), all(), advertisement::peer)
+        });
         open(&mut stores.routes, routes, || Store::watch::<NodeRoute>(Api::all(client.clone()), all(), route::route));
         open(&mut stores.reports, reports, || {
             Store::watch::<NodeReport>(Api::all(client.clone()), all(), route::report)
@@ -230,8 +243,17 @@ impl Rooms {
                 let (Some(services), Some(pools)) = (stores.services.clone(), stores.pools.clone()) else {
                     return Ok(());
                 };
+                let advertisements = advertisements_context(stores, client.clone());
                 let context = service::Context { client, services, pools, nodes, events };
-                self.spawn(controller, delay, async move { service::run(context, seed).await });
+                let other_seed = fastrand::u64(..);
+                self.spawn(controller, delay, async move {
+                    let told = async {
+                        if let Some(context) = advertisements {
+                            advertisement::run(context, other_seed).await;
+                        }
+                    };
+                    tokio::join!(service::run(context, seed), told);
+                });
             }
             Controller::Route => {
                 let client = self.client(controller, options.identities, IN_FLIGHT, election.fence())?;
@@ -352,6 +374,16 @@ impl Rooms {
     }
 }
 
+/// Advertisements are told by whoever serves Services, under the same name.
+fn advertisements_context(stores: &Stores, client: Client) -> Option<advertisement::Context> {
+    Some(advertisement::Context {
+        client,
+        advertisements: stores.advertisements.clone()?,
+        pools: stores.pool_labels.clone()?,
+        peers: stores.peers.clone()?,
+    })
+}
+
 /// What the process sees now.
 pub struct State {
     identity: String,
@@ -382,6 +414,8 @@ impl State {
                 "nodes": stores.nodes.as_ref().map(Store::snapshot),
                 "services": stores.services.as_ref().map(Store::snapshot),
                 "pools": stores.pools.as_ref().map(Store::snapshot),
+                "advertisements": stores.advertisements.as_ref().map(Store::snapshot),
+                "peers": stores.peers.as_ref().map(Store::snapshot),
                 "nodeRoutes": stores.routes.as_ref().map(Store::snapshot),
                 "nodeReports": stores.reports.as_ref().map(Store::snapshot),
             },

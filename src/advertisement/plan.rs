@@ -1,0 +1,419 @@
+//! What to tell of each Advertisement: pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::api::{Condition, ConditionReason, ConditionStatus, ConditionType};
+use crate::config::advertisement::{Advertised, Bgp, Choice, How};
+use crate::config::{Advertisement, Faults};
+use crate::model::{AdvertisementName, Family, PeerName, PoolName};
+
+/// Everything the plan depends on.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Observed {
+    /// Every Advertisement.
+    pub advertisements: BTreeMap<AdvertisementName, Arc<ObservedAdvertisement>>,
+    /// Every pool, also one with faults.
+    pub pools: BTreeMap<PoolName, Arc<ObservedPool>>,
+    /// Every peer, also one with faults.
+    pub peers: BTreeMap<PeerName, Arc<ObservedPeer>>,
+}
+
+/// An `Advertisement` as the API server has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ObservedAdvertisement {
+    /// Its name.
+    pub name: AdvertisementName,
+    /// `metadata.resourceVersion`.
+    pub resource_version: String,
+    /// `metadata.generation`.
+    pub generation: Option<i64>,
+    /// What it says, or everything that is wrong with it.
+    pub check: Result<Advertisement, Faults>,
+    /// `status.conditions`.
+    pub conditions: Vec<Condition>,
+}
+
+/// What matters here of an `AddressPool`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ObservedPool {
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// The families of its addresses; none while it has faults.
+    pub families: BTreeSet<Family>,
+}
+
+/// What matters here of a `BgpPeer`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ObservedPeer {
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// What to write.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Plan {
+    /// The Advertisements whose conditions have to change.
+    pub statuses: BTreeMap<AdvertisementName, Written>,
+}
+
+/// The conditions to write, all of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Written {
+    /// `metadata.resourceVersion` that was decided on.
+    pub resource_version: String,
+    /// `status.conditions`.
+    pub conditions: Vec<Condition>,
+}
+
+/// Decides for every Advertisement; `now` is RFC 3339.
+///
+/// The caller asks only once it knows every pool and peer: what it has not heard of yet is no absence.
+pub fn plan(observed: &Observed, now: &str) -> Plan {
+    let mut plan = Plan::default();
+    for (name, view) in &observed.advertisements {
+        let (ready, references, conflict) = match &view.check {
+            Err(faults) => {
+                let unknown = || "what it refers to is not looked at while it has faults".to_owned();
+                (
+                    Verdict::new(ConditionStatus::False, ConditionReason::Invalid, faults.in_one_line()),
+                    Verdict::new(ConditionStatus::Unknown, ConditionReason::Invalid, unknown()),
+                    Verdict::new(ConditionStatus::Unknown, ConditionReason::Invalid, unknown()),
+                )
+            }
+            Ok(checked) => (ready(checked), references(checked, observed), conflict(checked, observed)),
+        };
+        let condition = |kind, verdict: Verdict| verdict.condition(kind, view, now);
+        let conditions = vec![
+            condition(ConditionType::Ready, ready),
+            condition(ConditionType::ResolvedRefs, references),
+            condition(ConditionType::Conflict, conflict),
+        ];
+        if conditions != view.conditions {
+            let resource_version = view.resource_version.clone();
+            plan.statuses.insert(name.clone(), Written { resource_version, conditions });
+        }
+    }
+    plan
+}
+
+/// A condition without its times.
+struct Verdict {
+    status: ConditionStatus,
+    reason: ConditionReason,
+    message: String,
+}
+
+impl Verdict {
+    fn new(status: ConditionStatus, reason: ConditionReason, message: String) -> Self {
+        Self { status, reason, message }
+    }
+
+    /// With the time of its last change, which stays as long as the status does.
+    fn condition(self, kind: ConditionType, view: &ObservedAdvertisement, now: &str) -> Condition {
+        let Self { status, reason, message } = self;
+        let known = view.conditions.iter().find(|known| known.kind == kind && known.status == status);
+        let last_transition_time = known.map_or(now, |known| &known.last_transition_time).to_owned();
+        Condition { kind, status, reason, message, last_transition_time, observed_generation: view.generation }
+    }
+}
+
+fn ready(advertisement: &Advertisement) -> Verdict {
+    let message = match advertisement.how {
+        How::Bgp(_) | How::Withhold => "the Advertisement is valid and in force",
+        How::L2(_) => {
+            "the Advertisement is valid; what only it selects is announced to nobody, since agents do not answer ARP and NDP yet"
+        }
+    };
+    Verdict::new(ConditionStatus::True, ConditionReason::Valid, message.to_owned())
+}
+
+/// Names that nothing has.
+fn references(advertisement: &Advertisement, observed: &Observed) -> Verdict {
+    let mut missing = Vec::new();
+    if let Advertised::Services(choice) = &advertisement.what {
+        missing.extend(unknown("AddressPool", &choice.pools, &observed.pools, "spec.services.pools"));
+    }
+    if let How::Bgp(bgp) = &advertisement.how {
+        missing.extend(unknown("BgpPeer", &bgp.peers, &observed.peers, "spec.bgp.peers"));
+    }
+    if missing.is_empty() {
+        let message = "each pool and peer that it names exists".to_owned();
+        return Verdict::new(ConditionStatus::True, ConditionReason::Resolved, message);
+    }
+    Verdict::new(ConditionStatus::False, ConditionReason::ReferenceNotFound, missing.join("; "))
+}
+
+fn unknown<N: Ord + Display, V>(
+    kind: &str,
+    choice: &Choice<N>,
+    known: &BTreeMap<N, V>,
+    field: &str,
+) -> impl Iterator<Item = String> {
+    let missing = choice.names().filter(|name| !known.contains_key(name));
+    missing.map(move |name| format!("{field}: there is no {kind} {name}; it counts as soon as there is one"))
+}
+
+/// What others say otherwise of the same routes to the same peers.
+fn conflict(advertisement: &Advertisement, observed: &Observed) -> Verdict {
+    let others = observed.advertisements.values().filter_map(|view| view.check.as_ref().ok());
+    let others = others.filter(|other| other.name != advertisement.name && may_meet(advertisement, other, observed));
+    let differences: Vec<String> = others.filter_map(|other| difference(advertisement, other)).collect();
+    if differences.is_empty() {
+        let message = "no other Advertisement says something else of the same routes".to_owned();
+        return Verdict::new(ConditionStatus::False, ConditionReason::NoConflict, message);
+    }
+    Verdict::new(ConditionStatus::True, ConditionReason::AttributesDiffer, differences.join("; "))
+}
+
+/// What two that speak of one route say differently, and which of it is told.
+fn difference(mine: &Advertisement, other: &Advertisement) -> Option<String> {
+    let (How::Bgp(a), How::Bgp(b)) = (&mine.how, &other.how) else { return None };
+    let differs = |field: &str, mine: Option<u32>, theirs: Option<u32>, which: fn(u32, u32) -> u32| {
+        let (mine, theirs) = mine.zip(theirs).filter(|(mine, theirs)| mine != theirs)?;
+        let told = which(mine, theirs);
+        Some(format!(
+            "spec.bgp.{field}: {mine} here and {theirs} in Advertisement {}: routes of both have {told}",
+            other.name
+        ))
+    };
+    let all = [
+        differs("localPreference", a.local_preference, b.local_preference, u32::max),
+        differs("med", a.med, b.med, u32::min),
+        differs("asPathPrepend", a.prepend.map(u32::from), b.prepend.map(u32::from), u32::min),
+    ];
+    let told: Vec<String> = all.into_iter().flatten().collect();
+    (!told.is_empty()).then(|| told.join("; "))
+}
+
+/// Whether two may give one prefix to one peer from one node, as far as what people wrote shows. Which
+/// Services there are does not matter: they come and go.
+fn may_meet(one: &Advertisement, other: &Advertisement, observed: &Observed) -> bool {
+    let (How::Bgp(a), How::Bgp(b)) = (&one.how, &other.how) else { return false };
+    one.nodes.may_meet(&other.nodes) && peers_meet(a, b, observed) && routes_meet((one, a), (other, b), observed)
+}
+
+fn peers_meet(a: &Bgp, b: &Bgp, observed: &Observed) -> bool {
+    let told = |(name, peer): (&PeerName, &Arc<ObservedPeer>)| {
+        a.peers.takes(name, &peer.labels) && b.peers.takes(name, &peer.labels)
+    };
+    observed.peers.iter().any(told)
+}
+
+fn routes_meet((one, a): (&Advertisement, &Bgp), (other, b): (&Advertisement, &Bgp), observed: &Observed) -> bool {
+    let (one, other) = match (&one.what, &other.what) {
+        (Advertised::PodCidrs, Advertised::PodCidrs) => {
+            return same_length(a, b, Family::V4) || same_length(a, b, Family::V6);
+        }
+        (Advertised::Services(one), Advertised::Services(other)) => (one, other),
+        (Advertised::PodCidrs, Advertised::Services(_)) | (Advertised::Services(_), Advertised::PodCidrs) => {
+            return false;
+        }
+    };
+    let namespaces_meet =
+        one.namespaces.is_empty() || other.namespaces.is_empty() || !one.namespaces.is_disjoint(&other.namespaces);
+    let same_service = namespaces_meet && one.services.may_meet(&other.services);
+    [Family::V4, Family::V6].into_iter().filter(|family| same_length(a, b, *family)).any(|family| {
+        let length = a.length(family).unwrap_or(family.bits());
+        // Of addresses by themselves one Service is meant; a network has room for many.
+        if length == family.bits() && !same_service {
+            return false;
+        }
+        // A route reaches no further than a block of one pool, so only a pool of both can give the same one.
+        let is_of_both = |(name, pool): (&PoolName, &Arc<ObservedPool>)| {
+            let taken_by = |choice: &Choice<PoolName>| choice.takes(name, &pool.labels);
+            pool.families.contains(&family) && taken_by(&one.pools) && taken_by(&other.pools)
+        };
+        one.pools.is_any() && other.pools.is_any() || observed.pools.iter().any(is_of_both)
+    })
+}
+
+fn same_length(a: &Bgp, b: &Bgp, family: Family) -> bool {
+    let full = family.bits();
+    a.length(family).unwrap_or(full) == b.length(family).unwrap_or(full)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const NOW: &str = "2027-01-01T00:00:00Z";
+
+    fn view(name: &str, spec: Value) -> (AdvertisementName, Arc<ObservedAdvertisement>) {
+        let name: AdvertisementName = name.parse().expect("a name");
+        let check = Advertisement::check(name.as_str(), &serde_json::from_value(spec).expect("a spec"));
+        let (resource_version, generation, conditions) = ("7".to_owned(), Some(1), Vec::new());
+        (name.clone(), Arc::new(ObservedAdvertisement { name, resource_version, generation, check, conditions }))
+    }
+
+    /// Pools `public` (both families) and `office` (IPv4), each labelled `tier: NAME`, and peers `a` and `b`.
+    fn observed(advertisements: &[(&str, Value)]) -> Observed {
+        let pool = |name: &str, families: &[Family]| {
+            let labels = BTreeMap::from([("tier".to_owned(), name.to_owned())]);
+            let families = families.iter().copied().collect();
+            (name.parse().expect("a name"), Arc::new(ObservedPool { labels, families }))
+        };
+        let peer = |name: &str| (name.parse().expect("a name"), Arc::new(ObservedPeer { labels: BTreeMap::new() }));
+        Observed {
+            advertisements: advertisements.iter().map(|(name, spec)| view(name, spec.clone())).collect(),
+            pools: [pool("public", &[Family::V4, Family::V6]), pool("office", &[Family::V4])].into(),
+            peers: [peer("a"), peer("b")].into(),
+        }
+    }
+
+    fn told(plan: &Plan, name: &str, kind: ConditionType) -> (ConditionStatus, String) {
+        let written = &plan.statuses[&name.parse().expect("a name")];
+        let condition = written.conditions.iter().find(|condition| condition.kind == kind).expect("a condition");
+        (condition.status, condition.message.clone())
+    }
+
+    #[test]
+    fn names_that_nothing_has_are_told_and_no_fault() {
+        let spec = json!({ "services": { "pools": ["public", "none"] }, "bgp": { "peers": ["nobody", "a"] } });
+        let mut observed = observed(&[("x", spec)]);
+        let plan_of = |observed: &Observed| plan(observed, NOW);
+        assert_eq!(told(&plan_of(&observed), "x", ConditionType::Ready).0, ConditionStatus::True);
+        let want = "spec.services.pools: there is no AddressPool none; it counts as soon as there is one; \
+                    spec.bgp.peers: there is no BgpPeer nobody; it counts as soon as there is one";
+        assert_eq!(
+            told(&plan_of(&observed), "x", ConditionType::ResolvedRefs),
+            (ConditionStatus::False, want.to_owned())
+        );
+        let pool = Arc::clone(&observed.pools[&"public".parse().expect("a name")]);
+        observed.pools.insert("none".parse().expect("a name"), pool);
+        let peer = Arc::clone(&observed.peers[&"a".parse().expect("a name")]);
+        observed.peers.insert("nobody".parse().expect("a name"), peer);
+        assert_eq!(told(&plan_of(&observed), "x", ConditionType::ResolvedRefs).0, ConditionStatus::True);
+    }
+
+    #[test]
+    fn every_fault_is_in_the_condition() {
+        let spec = json!({ "services": {}, "bgp": { "communities": ["x"], "asPathPrepend": 99 } });
+        let (status, message) = told(&plan(&observed(&[("x", spec)]), NOW), "x", ConditionType::Ready);
+        assert_eq!(status, ConditionStatus::False);
+        assert!(message.contains("spec.bgp.communities[0]") && message.contains("spec.bgp.asPathPrepend"), "{message}");
+    }
+
+    #[test]
+    fn two_that_say_something_else_of_the_same_routes_are_told() {
+        let of = |services: Value, bgp: Value| json!({ "services": services, "bgp": bgp });
+        let any = |bgp: Value| of(json!({}), bgp);
+        struct Case {
+            name: &'static str,
+            one: Value,
+            other: Value,
+            conflict: bool,
+        }
+        for case in [
+            Case { name: "the same", one: any(json!({ "med": 1 })), other: any(json!({ "med": 1 })), conflict: false },
+            Case { name: "a MED", one: any(json!({ "med": 1 })), other: any(json!({ "med": 2 })), conflict: true },
+            Case {
+                name: "one is silent",
+                one: any(json!({ "med": 1 })),
+                other: any(json!({ "localPreference": 2 })),
+                conflict: false,
+            },
+            Case {
+                name: "communities add up",
+                one: any(json!({ "communities": ["64512:1"] })),
+                other: any(json!({ "communities": ["64512:2"] })),
+                conflict: false,
+            },
+            Case {
+                name: "different peers",
+                one: any(json!({ "med": 1, "peers": ["a"] })),
+                other: any(json!({ "med": 2, "peers": ["b"] })),
+                conflict: false,
+            },
+            Case {
+                name: "different pools",
+                one: of(json!({ "pools": ["public"] }), json!({ "med": 1 })),
+                other: of(json!({ "poolSelector": { "matchLabels": { "tier": "office" } } }), json!({ "med": 2 })),
+                conflict: false,
+            },
+            Case {
+                name: "one pool, by name and by label",
+                one: of(json!({ "pools": ["office"] }), json!({ "med": 1 })),
+                other: of(json!({ "poolSelector": { "matchLabels": { "tier": "office" } } }), json!({ "med": 2 })),
+                conflict: true,
+            },
+            Case {
+                name: "different lengths",
+                one: any(json!({ "med": 1, "aggregationLength": 24, "aggregationLengthV6": 64 })),
+                other: any(json!({ "med": 2 })),
+                conflict: false,
+            },
+            Case {
+                name: "the same length of a family that the pool has not",
+                one: of(json!({ "pools": ["office"] }), json!({ "med": 1, "aggregationLength": 24 })),
+                other: of(json!({ "pools": ["office"] }), json!({ "med": 2 })),
+                conflict: false,
+            },
+            Case {
+                name: "different namespaces",
+                one: of(json!({ "namespaces": ["x"] }), json!({ "med": 1 })),
+                other: of(json!({ "namespaces": ["y"] }), json!({ "med": 2 })),
+                conflict: false,
+            },
+            Case {
+                name: "different namespaces in one network",
+                one: of(json!({ "namespaces": ["x"] }), json!({ "med": 1, "aggregationLength": 24 })),
+                other: of(json!({ "namespaces": ["y"] }), json!({ "med": 2, "aggregationLength": 24 })),
+                conflict: true,
+            },
+            Case {
+                name: "different nodes",
+                one: json!({ "podCidrs": {}, "nodeSelector": { "rack": "r1" }, "bgp": { "med": 1 } }),
+                other: json!({ "podCidrs": {}, "nodeSelector": { "rack": "r2" }, "bgp": { "med": 2 } }),
+                conflict: false,
+            },
+            Case {
+                name: "pods",
+                one: json!({ "podCidrs": {}, "bgp": { "asPathPrepend": 1 } }),
+                other: json!({ "podCidrs": {}, "bgp": { "asPathPrepend": 2 } }),
+                conflict: true,
+            },
+            Case {
+                name: "pods and Services",
+                one: any(json!({ "med": 1 })),
+                other: json!({ "podCidrs": {}, "bgp": { "med": 2 } }),
+                conflict: false,
+            },
+        ] {
+            let plan = plan(&observed(&[("one", case.one), ("other", case.other)]), NOW);
+            let want = if case.conflict { ConditionStatus::True } else { ConditionStatus::False };
+            for name in ["one", "other"] {
+                assert_eq!(told(&plan, name, ConditionType::Conflict).0, want, "{}: {name}", case.name);
+            }
+        }
+        let two = observed(&[("one", any(json!({ "med": 1 }))), ("other", any(json!({ "med": 2 })))]);
+        let (_, message) = told(&plan(&two, NOW), "one", ConditionType::Conflict);
+        assert_eq!(message, "spec.bgp.med: 1 here and 2 in Advertisement other: routes of both have 1");
+    }
+
+    #[test]
+    fn what_stands_there_is_not_written_again_and_times_stay_while_the_status_does() {
+        let mut observed = observed(&[("x", json!({ "services": {}, "bgp": { "peers": ["nobody"] } }))]);
+        let first = plan(&observed, NOW);
+        let apply = |observed: &mut Observed, plan: &Plan| {
+            for (name, written) in &plan.statuses {
+                let view = ObservedAdvertisement::clone(&observed.advertisements[name]);
+                let conditions = written.conditions.clone();
+                observed.advertisements.insert(name.clone(), Arc::new(ObservedAdvertisement { conditions, ..view }));
+            }
+        };
+        apply(&mut observed, &first);
+        assert_eq!(plan(&observed, "2027-01-01T01:00:00Z"), Plan::default());
+        let peer = Arc::clone(&observed.peers[&"a".parse().expect("a name")]);
+        observed.peers.insert("nobody".parse().expect("a name"), peer);
+        let later = plan(&observed, "2027-01-01T01:00:00Z");
+        let times: Vec<_> =
+            later.statuses.values().flat_map(|w| &w.conditions).map(|c| c.last_transition_time.as_str()).collect();
+        assert_eq!(times, [NOW, "2027-01-01T01:00:00Z", NOW]);
+    }
+}
