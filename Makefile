@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo test test-quick lint generate bench bench-first-service bench-nodes bench-election lab lab-packages lab-control-plane lab-older-control-plane lab-migration-partner lab-reference lab-full-nodes
+.PHONY: help demo test test-quick lint generate bench bench-first-service bench-nodes bench-election lab lab-packages lab-routers lab-control-plane lab-older-control-plane lab-migration-partner lab-reference lab-full-nodes
 
 help:
 	@echo "make demo                 a cluster in network namespaces, and a client that gets its answer (KEEP=1 keeps it)"
@@ -49,10 +49,14 @@ bench-nodes: lab-packages lab-control-plane lab-reference
 bench-election: lab-packages lab-control-plane
 	$(CARGO) bench --bench election
 
-lab: lab-packages lab-control-plane lab-older-control-plane lab-migration-partner lab-full-nodes
+lab: lab-packages lab-routers lab-control-plane lab-older-control-plane lab-migration-partner lab-full-nodes
 
 lab-packages:
 	@tests/lab/install-packages
+
+# Routers of other makes, for what they show of our announcements.
+lab-routers:
+	@tests/lab/install-packages --routers
 
 lab-control-plane:
 	@tests/lab/build-control-plane > /dev/null

@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde_json::json;
+
 use crate::agent::snapshot::{NodeRouteView, Snapshot};
 use crate::api::{EntryFlag, NodeRoute, NodeRouteSpec};
+use crate::config::Peer;
 use crate::model::LocalAddress;
 use crate::model::views::{EndpointCounts, EndpointView, Ingress, IpFamilyPolicy, IpMode, ServiceView, TrafficPolicy};
 use crate::model::{Family, PortProtocol, Prefix, ServiceKey};
@@ -19,6 +22,8 @@ pub(super) fn snapshot() -> Builder {
         local: Vec::new(),
         node_routes: BTreeMap::new(),
         peers: Vec::new(),
+        advertisements: Vec::new(),
+        pools: Vec::new(),
         services: BTreeMap::new(),
         endpoints: BTreeMap::new(),
     })
@@ -41,13 +46,18 @@ impl Builder {
     }
 
     /// Endpoints of `default/web` on one node: ready ones and serving terminating ones.
-    pub(super) fn endpoints(mut self, node: &str, ready: u32, serving_terminating: u32) -> Self {
+    pub(super) fn endpoints(self, node: &str, ready: u32, serving_terminating: u32) -> Self {
+        self.endpoints_of("default", node, ready, serving_terminating)
+    }
+
+    /// The same of Service `web` in another namespace.
+    pub(super) fn endpoints_of(mut self, namespace: &str, node: &str, ready: u32, serving_terminating: u32) -> Self {
         let view = EndpointView {
-            service: ServiceKey::new("default", "web"),
+            service: ServiceKey::new(namespace, "web"),
             family: Some(Family::V4),
             nodes: [(node.parse().expect("a node name"), EndpointCounts { ready, serving_terminating })].into(),
         };
-        self.0.endpoints.insert(format!("default/web-{node}"), Arc::new(view));
+        self.0.endpoints.insert(format!("{namespace}/web-{node}"), Arc::new(view));
         self
     }
 
@@ -66,6 +76,13 @@ pub(super) fn node_route(name: &str, addresses: &[&str], pod_cidrs: &[&str]) -> 
         witnesses: Vec::new(),
     };
     NodeRouteView::of(&NodeRoute::new(name, spec)).expect("a node name")
+}
+
+/// A router of AS 64512, labelled `side: NAME`.
+pub(super) fn peer(name: &str, address: &str) -> Arc<Peer> {
+    let spec = json!({ "localAsn": 64513, "peerAsn": 64512, "address": address });
+    let peer = Peer::check(name, &serde_json::from_value(spec).expect("a spec")).expect("a peer");
+    Arc::new(peer.with_labels(&BTreeMap::from([("side".to_owned(), name.to_owned())])))
 }
 
 pub(super) fn local(interface: &str, cidr: &str) -> LocalAddress {

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
+use crate::agent::announce::{self, AnnouncePlan};
 use crate::agent::entries::{self, EntryPlan, Memory};
 use crate::agent::peers;
 use crate::agent::routes::{self, RoutePlan};
@@ -14,7 +15,7 @@ use crate::agent::snapshot::{NodeRouteView, Snapshot};
 use crate::agent::witness;
 use crate::api::PeerException;
 use crate::config::peer::Peer;
-use crate::model::{Advert, Moment, Neighbour, NextHops, NodeName, Prefix, RouterId};
+use crate::model::{Moment, Neighbour, NextHops, NodeName, RouterId};
 
 /// Everything this node should do.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,7 +25,7 @@ pub struct Desired {
     /// Addresses of Services this node is an entry for.
     pub entries: EntryPlan,
     /// What to announce: the own pod CIDRs and those addresses.
-    pub adverts: BTreeSet<Advert>,
+    pub announce: AnnouncePlan,
     /// The routers to announce it to.
     pub peers: Vec<Arc<Peer>>,
     /// The `BgpPeer`s of a router that another one is in force for.
@@ -45,8 +46,6 @@ pub struct Desired {
 pub fn plan(snapshot: &Snapshot, memory: &mut Memory, now: Moment) -> Desired {
     let own = snapshot.node_routes.get(snapshot.me.as_str());
     let entries = entries::plan(snapshot, memory, now);
-    let pod_cidrs = own.into_iter().flat_map(|route| route.pod_cidrs.iter().copied());
-    let vips = entries.announced.iter().map(|address| Prefix::host(*address));
     let (peers, doubles) = peers::sessions(&snapshot.peers, &snapshot.labels);
     let is_witness_of = |route: &NodeRouteView| route.witnesses.iter().any(|name| name == snapshot.me.as_str());
     let routes = routes::plan(snapshot);
@@ -54,7 +53,7 @@ pub fn plan(snapshot: &Snapshot, memory: &mut Memory, now: Moment) -> Desired {
     Desired {
         neighbours: witness::neighbours(&witnessed, &routes),
         routes,
-        adverts: pod_cidrs.chain(vips).map(|prefix| Advert { prefix }).collect(),
+        announce: announce::plan(snapshot, &entries, &peers),
         peers,
         doubles,
         router_id: router_id(snapshot, own),
@@ -105,20 +104,22 @@ fn of_name(node: &NodeName) -> RouterId {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::cases::{local, node_route, snapshot, web};
+    use crate::agent::cases::{local, node_route, peer, snapshot, web};
     use crate::model::views::TrafficPolicy;
 
     #[test]
     fn the_node_announces_its_pod_cidrs_and_the_addresses_it_is_an_entry_for() {
-        let snapshot = snapshot()
+        let mut snapshot = snapshot()
             .node(node_route("n1", &["10.90.0.11", "fd90::11"], &["10.244.0.0/24", "fd00:244::/64"]))
             .node(node_route("n2", &["10.90.0.12"], &["10.244.1.0/24"]))
             .local([local("eth0", "10.90.0.11/24"), local("eth0", "fd90::11/64")])
             .service(web(TrafficPolicy::Cluster))
             .endpoints("n2", 1, 0)
             .build();
+        snapshot.peers = vec![peer("router", "10.90.0.1")];
         let desired = plan(&snapshot, &mut Memory::default(), Moment::default());
-        let adverts: Vec<_> = desired.adverts.iter().map(|advert| advert.prefix.to_string()).collect();
+        let adverts: Vec<_> =
+            desired.announce.by_peer.values().flat_map(|adverts| adverts.keys()).map(ToString::to_string).collect();
         assert_eq!(adverts, ["10.60.0.10/32", "10.244.0.0/24", "fd00:244::/64"]);
         assert_eq!(desired.router_id.to_string(), "10.90.0.11");
         assert_eq!(desired.next_hops.v6.map(|a| a.to_string()).as_deref(), Some("fd90::11"));

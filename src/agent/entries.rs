@@ -25,8 +25,8 @@ pub struct Memory {
 pub struct EntryPlan {
     /// The addresses this node is an entry for, and the ports served on them.
     pub guarded: Guarded,
-    /// How many Services that is.
-    pub services: usize,
+    /// The Services this node is an entry for, and their addresses.
+    pub entries: BTreeMap<ServiceKey, Vec<IpAddr>>,
     /// All addresses to announce; those of Services with another proxy are not guarded.
     pub announced: BTreeSet<IpAddr>,
     /// Services that have an address and are not announced here, and why.
@@ -58,10 +58,10 @@ pub fn plan(snapshot: &Snapshot, memory: &mut Memory, now: Moment) -> EntryPlan 
                 next.announced.insert(service.key.clone());
                 plan.deadline = plan.deadline.into_iter().chain(until).min();
                 plan.announced.extend(&addresses);
-                plan.services += 1;
                 if !service.has_foreign_proxy {
                     guard(&mut plan.guarded, service, &addresses);
                 }
+                plan.entries.insert(service.key.clone(), addresses);
             }
             Err(reason) => {
                 plan.refused.insert(service.key.clone(), reason);

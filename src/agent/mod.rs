@@ -16,11 +16,13 @@
 //! and while the API server is away the last state stays in force. Kernel routes and the guard stay
 //! when it ends, so pods keep talking during an upgrade; sessions are closed.
 
+pub mod announce;
 #[cfg(test)]
 mod cases;
 pub mod default_addresses;
 pub mod desired;
 pub mod entries;
+pub mod last_good;
 mod metrics;
 mod outcome;
 pub mod peers;
@@ -48,11 +50,10 @@ use crate::agent::default_addresses::{Tables, default_addresses};
 use crate::agent::desired::Desired;
 use crate::agent::entries::Memory;
 use crate::agent::metrics::Metrics;
-use crate::agent::peers::Peers;
 use crate::agent::publisher::Publication;
 use crate::agent::rooms::Rooms;
 use crate::agent::snapshot::Snapshot;
-use crate::agent::stores::Stores;
+use crate::agent::stores::{InForce, Stores};
 use crate::api::PeerException;
 use crate::cluster::clock;
 use crate::model::views::NodeView;
@@ -102,7 +103,7 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) -> anyhow::Re
         me: options.node,
         boot_id: boot_id.trim().to_owned(),
         metrics,
-        peers: Peers::default(),
+        written: InForce::default(),
         memory: Memory::default(),
         router_id: None,
         rooms,
@@ -135,7 +136,7 @@ struct Agent {
     boot_id: String,
     metrics: Metrics,
     stores: Stores,
-    peers: Peers,
+    written: InForce,
     memory: Memory,
     router_id: Option<RouterId>,
     rooms: Rooms,
@@ -159,7 +160,7 @@ impl Agent {
     fn plan(&mut self) -> Option<Moment> {
         // Without all routes or the own networks, a wish would leave out what is merely unknown.
         let local = self.rooms.local_addresses().filter(|_| self.stores.node_routes.is_synced())?;
-        let (snapshot, mut wrong_peers) = self.stores.snapshot(&self.me, local, &mut self.peers);
+        let (snapshot, mut wrong_peers) = self.stores.snapshot(&self.me, local, &mut self.written);
         let desired = desired::plan(&snapshot, &mut self.memory, clock::now());
         self.rooms.wish_routes(&desired);
         let is_synced = self.stores.is_synced();

@@ -5,67 +5,34 @@ use std::sync::Arc;
 
 use kube::ResourceExt;
 
+use crate::agent::last_good::{Checked, LastGood, created_seconds};
 use crate::api::{BgpPeer, PeerException};
 use crate::config::peer::Peer;
 use crate::config::{Fault, FieldPath};
 
 /// A `BgpPeer` as it was checked.
-#[derive(Debug, Clone, PartialEq)]
-pub enum PeerView {
-    /// It has no fault.
-    Right {
-        /// As it was checked.
-        peer: Arc<Peer>,
-        /// `metadata.creationTimestamp` in seconds since 1970: of two of one router, the older is in force.
-        created_seconds: i64,
-    },
-    /// Every fault, one sentence each.
-    Wrong(String),
-}
+pub type PeerView = Checked<Peer>;
 
-impl PeerView {
-    /// Checks a `BgpPeer`.
-    pub fn of(object: &BgpPeer) -> Option<Self> {
-        let name = object.metadata.name.as_deref()?;
-        Some(match Peer::check(name, &object.spec) {
-            Ok(peer) => {
-                let created_seconds = object.creation_timestamp().map_or(0, |time| time.0.as_second());
-                Self::Right { peer: Arc::new(peer), created_seconds }
-            }
-            Err(faults) => Self::Wrong(faults.to_string()),
-        })
-    }
+/// Checks a `BgpPeer`.
+pub fn peer(object: &BgpPeer) -> Option<PeerView> {
+    let check = Peer::check(object.metadata.name.as_deref()?, &object.spec);
+    Some(Checked::new(check.map(|peer| peer.with_labels(object.labels())), created_seconds(object)))
 }
 
 /// The routers in force: a `BgpPeer` that was changed for the worse stays as it was.
 #[derive(Debug, Clone, Default)]
-pub struct Peers {
-    last_good: BTreeMap<String, (i64, Arc<Peer>)>,
-}
+pub struct Peers(LastGood<Peer>);
 
 impl Peers {
     /// Takes over what the cluster says now and tells what is wrong with it.
     pub fn take(&mut self, views: &BTreeMap<String, Arc<PeerView>>) -> Vec<PeerException> {
-        self.last_good.retain(|name, _| views.contains_key(name));
-        let mut exceptions = Vec::new();
-        for (name, view) in views {
-            match &**view {
-                PeerView::Right { peer, created_seconds } => {
-                    self.last_good.insert(name.clone(), (*created_seconds, Arc::clone(peer)));
-                }
-                PeerView::Wrong(message) => {
-                    exceptions.push(PeerException { peer: name.clone(), message: message.clone() });
-                }
-            }
-        }
-        exceptions
+        let wrong = self.0.take(views).into_iter();
+        wrong.map(|(peer, message)| PeerException { peer, message }).collect()
     }
 
-    /// The routers in force, the oldest first.
+    /// The routers in force, the oldest first: of two of one router, the older is in force.
     pub fn in_force(&self) -> Vec<Arc<Peer>> {
-        let mut by_age: Vec<_> = self.last_good.values().collect();
-        by_age.sort_by_key(|(created_seconds, peer)| (*created_seconds, &peer.name));
-        by_age.into_iter().map(|(_, peer)| Arc::clone(peer)).collect()
+        self.0.in_force()
     }
 }
 
@@ -91,30 +58,6 @@ mod tests {
     use super::*;
     use crate::api::BgpPeerSpec;
 
-    fn view(address: &str) -> Arc<PeerView> {
-        let spec = BgpPeerSpec {
-            local_asn: 64513,
-            peer_asn: 64512,
-            address: address.to_owned(),
-            port: 179,
-            hold_time_seconds: 9,
-            node_selector: BTreeMap::new(),
-        };
-        Arc::new(PeerView::of(&BgpPeer::new("router", spec)).expect("it has a name"))
-    }
-
-    #[test]
-    fn a_peer_changed_for_the_worse_stays_as_it_was() {
-        let mut peers = Peers::default();
-        let of = |address: &str| BTreeMap::from([("router".to_owned(), view(address))]);
-        assert!(peers.take(&of("10.90.0.1")).is_empty());
-        let exceptions = peers.take(&of("10.90.0.300"));
-        assert!(exceptions[0].message.contains("10.90.0.300"), "{exceptions:?}");
-        let addresses: Vec<_> = peers.in_force().iter().map(|peer| peer.address.to_string()).collect();
-        assert_eq!(addresses, ["10.90.0.1"]);
-        assert!(peers.take(&BTreeMap::new()).is_empty());
-        assert!(peers.in_force().is_empty());
-    }
     #[test]
     fn a_node_keeps_one_session_with_a_router() {
         let peer = |name: &str, address: &str, port: u16, rack: Option<&str>| {
@@ -139,18 +82,5 @@ mod tests {
         let message = "BgpPeer a-twin: spec.address: 10.90.0.1 with port 179 is the router of BgpPeer router: \
                        a node keeps one session with a router, so leave one of the two, or select other nodes";
         assert_eq!(told, [("a-twin", message)]);
-    }
-
-    #[test]
-    fn the_older_of_two_is_first() {
-        let right = |name: &str, created_seconds| {
-            let PeerView::Right { peer, .. } = PeerView::clone(&view("10.90.0.1")) else { panic!("a right one") };
-            let peer = Arc::new(Peer { name: name.parse().expect("a name"), ..Peer::clone(&peer) });
-            (name.to_owned(), Arc::new(PeerView::Right { peer, created_seconds }))
-        };
-        let mut peers = Peers::default();
-        assert!(peers.take(&BTreeMap::from([right("a", 20), right("b", 10), right("c", 20)])).is_empty());
-        let names: Vec<_> = peers.in_force().iter().map(|peer| peer.name.to_string()).collect();
-        assert_eq!(names, ["b", "a", "c"]);
     }
 }

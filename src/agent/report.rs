@@ -82,6 +82,7 @@ pub fn report(me: &NodeName, boot_id: &str, desired: &Desired, outcome: &Outcome
     let installed = plan.wanted.routes().filter(|route| outcome.is_installed(route)).count();
     let mut peer_exceptions = outcome.peer_exceptions.clone();
     peer_exceptions.truncate(EXCEPTIONS);
+    let adverts = desired.announce.exceptions.iter().take(EXCEPTIONS).cloned().collect();
     NodeReportStatus {
         boot_id: boot_id.to_owned(),
         node_uid: None,
@@ -101,6 +102,7 @@ pub fn report(me: &NodeName, boot_id: &str, desired: &Desired, outcome: &Outcome
             established: outcome.established,
             announced: outcome.announced,
             exceptions: peer_exceptions,
+            adverts,
         },
     }
 }
@@ -112,7 +114,7 @@ fn entries(plan: &EntryPlan) -> EntryReport {
         let first = || RefusedEntries { reason, services: 0, first: service.to_string() };
         refused.entry(reason).or_insert_with(first).services += 1;
     }
-    EntryReport { services: count(plan.services), refused: refused.into_values().collect() }
+    EntryReport { services: count(plan.entries.len()), refused: refused.into_values().collect() }
 }
 
 fn count(items: usize) -> u32 {
@@ -263,12 +265,16 @@ mod tests {
         assert_eq!(of_n2, [RouteExceptionReason::Unreachable]);
     }
 
+    fn served(services: u8) -> BTreeMap<crate::model::ServiceKey, Vec<std::net::IpAddr>> {
+        (0..services).map(|n| (crate::model::ServiceKey::new("c", n.to_string()), Vec::new())).collect()
+    }
+
     #[test]
     fn services_that_are_not_announced_are_counted_by_reason() {
         let refused =
             [("a/x", NoEntry::NoLocalEndpoint), ("a/y", NoEntry::NoReadyEndpoint), ("b/z", NoEntry::NoLocalEndpoint)];
         let refused = refused.map(|(key, reason)| (key.parse().expect("a service key"), reason)).into();
-        let report = entries(&EntryPlan { services: 7, refused, ..EntryPlan::default() });
+        let report = entries(&EntryPlan { entries: served(7), refused, ..EntryPlan::default() });
         let of = |reason, services, first: &str| RefusedEntries { reason, services, first: first.to_owned() };
         let want = [of(NoEntry::NoReadyEndpoint, 1, "a/y"), of(NoEntry::NoLocalEndpoint, 2, "a/x")];
         assert_eq!((report.services, report.refused.as_slice()), (7, want.as_slice()));

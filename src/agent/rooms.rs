@@ -118,7 +118,7 @@ impl Rooms {
                 router_id,
                 next_hops: desired.next_hops,
                 peers: desired.peers.iter().map(|peer| (peer.name.clone(), peer_config(peer))).collect(),
-                adverts: Arc::new(desired.adverts.clone()),
+                adverts: desired.announce.by_peer.clone(),
                 complete: true,
             }),
         );
@@ -157,7 +157,7 @@ fn silence() -> bgp::Desired {
         router_id: RouterId::try_from(std::net::Ipv4Addr::LOCALHOST).expect("127.0.0.1 is not zero"),
         next_hops: NextHops::default(),
         peers: BTreeMap::<PeerName, PeerConfig>::new(),
-        adverts: Arc::default(),
+        adverts: BTreeMap::new(),
         complete: false,
     }
 }

@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use kube::ResourceExt;
 use serde::Serialize;
 
-use crate::api::{EntryFlag, NodeRoute};
+use crate::agent::last_good::{Checked, created_seconds};
+use crate::api::{AddressPool, EntryFlag, NodeRoute};
 use crate::config::peer::Peer;
+use crate::config::{AddressBlock, Advertisement, Pool};
 use crate::model::views::{EndpointView, ServiceView};
-use crate::model::{LocalAddress, NodeName, Prefix};
+use crate::model::{LocalAddress, NodeName, PoolName, Prefix};
 
 /// Everything the agent of one node decides from.
 #[derive(Debug, Clone, Serialize)]
@@ -24,10 +27,38 @@ pub struct Snapshot {
     pub node_routes: BTreeMap<String, Arc<NodeRouteView>>,
     /// The routers of the cluster that are configured without a fault.
     pub peers: Vec<Arc<Peer>>,
+    /// How things are announced; those without a fault.
+    pub advertisements: Vec<Arc<Advertisement>>,
+    /// The pools that are configured without a fault, the oldest first.
+    pub pools: Vec<Arc<PoolView>>,
     /// The Services of type LoadBalancer.
     pub services: BTreeMap<String, Arc<ServiceView>>,
     /// The EndpointSlices of Services.
     pub endpoints: BTreeMap<String, Arc<EndpointView>>,
+}
+
+/// What announcements depend on of an `AddressPool`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PoolView {
+    /// Its name.
+    pub name: PoolName,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Its blocks as they were written.
+    pub blocks: Vec<AddressBlock>,
+}
+
+impl PoolView {
+    /// Checks an `AddressPool`.
+    pub fn of(object: &AddressPool) -> Option<Checked<Self>> {
+        let check = Pool::check(object.metadata.name.as_deref()?, &object.spec);
+        Some(Checked::new(check.map(|pool| Self::new(pool, object.labels())), created_seconds(object)))
+    }
+
+    /// The view of a pool whose object has these labels.
+    pub fn new(pool: Pool, labels: &BTreeMap<String, String>) -> Self {
+        Self { name: pool.name, labels: labels.clone(), blocks: pool.written }
+    }
 }
 
 /// A `NodeRoute`, parsed.

@@ -7,13 +7,24 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::runtime::watcher::Config;
 use kube::{Api, Client};
 
-use crate::agent::peers::{PeerView, Peers};
-use crate::agent::snapshot::{NodeRouteView, Snapshot};
-use crate::api::{BgpPeer, NodeRoute, PeerException};
+use crate::agent::announce;
+use crate::agent::last_good::{Checked, LastGood};
+use crate::agent::peers::{self, PeerView, Peers};
+use crate::agent::snapshot::{NodeRouteView, PoolView, Snapshot};
+use crate::api::{self, AddressPool, BgpPeer, NodeRoute, PeerException};
 use crate::cluster::store::Store;
 use crate::cluster::views;
+use crate::config::Advertisement;
 use crate::model::views::{EndpointView, NodeView, ServiceView};
 use crate::model::{LocalAddress, NodeName};
+
+/// What people write, as it was last right.
+#[derive(Debug, Clone, Default)]
+pub struct InForce {
+    peers: Peers,
+    advertisements: LastGood<Advertisement>,
+    pools: LastGood<PoolView>,
+}
 
 /// Everything the agent watches: its own Node, and of the rest only what it acts on.
 #[derive(Debug, Clone)]
@@ -23,6 +34,8 @@ pub struct Stores {
     /// How every node's pods are reached.
     pub node_routes: Store<NodeRouteView>,
     peers: Store<PeerView>,
+    advertisements: Store<Checked<Advertisement>>,
+    pools: Store<Checked<PoolView>>,
     services: Store<ServiceView>,
     endpoints: Store<EndpointView>,
 }
@@ -47,7 +60,13 @@ impl Stores {
                 cached(Config::default()),
                 NodeRouteView::of,
             ),
-            peers: Store::watch::<BgpPeer>(Api::all(client.clone()), cached(Config::default()), PeerView::of),
+            peers: Store::watch::<BgpPeer>(Api::all(client.clone()), cached(Config::default()), peers::peer),
+            advertisements: Store::watch::<api::Advertisement>(
+                Api::all(client.clone()),
+                cached(Config::default()),
+                announce::advertisement,
+            ),
+            pools: Store::watch::<AddressPool>(Api::all(client.clone()), cached(Config::default()), PoolView::of),
             services: Store::watch::<Service>(Api::all(client.clone()), cached(load_balancers), views::service),
             endpoints: Store::watch::<EndpointSlice>(
                 Api::all(client.clone()),
@@ -62,6 +81,8 @@ impl Stores {
         self.node.is_synced()
             && self.node_routes.is_synced()
             && self.peers.is_synced()
+            && self.advertisements.is_synced()
+            && self.pools.is_synced()
             && self.services.is_synced()
             && self.endpoints.is_synced()
     }
@@ -72,6 +93,8 @@ impl Stores {
             () = self.node.changed() => {}
             () = self.node_routes.changed() => {}
             () = self.peers.changed() => {}
+            () = self.advertisements.changed() => {}
+            () = self.pools.changed() => {}
             () = self.services.changed() => {}
             () = self.endpoints.changed() => {}
         }
@@ -82,16 +105,21 @@ impl Stores {
         &self,
         me: &NodeName,
         local: Vec<LocalAddress>,
-        peers: &mut Peers,
+        written: &mut InForce,
     ) -> (Snapshot, Vec<PeerException>) {
-        let exceptions = peers.take(&self.peers.snapshot());
+        let exceptions = written.peers.take(&self.peers.snapshot());
+        // The leader tells what is wrong with these.
+        written.advertisements.take(&self.advertisements.snapshot());
+        written.pools.take(&self.pools.snapshot());
         let node: Option<Arc<NodeView>> = self.node.get(me.as_str());
         let snapshot = Snapshot {
             me: me.clone(),
             labels: node.map(|node| node.labels.clone()).unwrap_or_default(),
             local,
             node_routes: self.node_routes.snapshot(),
-            peers: peers.in_force(),
+            peers: written.peers.in_force(),
+            advertisements: written.advertisements.in_force(),
+            pools: written.pools.in_force(),
             services: self.services.snapshot(),
             endpoints: self.endpoints.snapshot(),
         };

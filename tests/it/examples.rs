@@ -3,7 +3,7 @@
 //! The planners of the controller and of each agent run on the example's files, one after the other
 //! as they would in a cluster, each on what the one before it wrote.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -11,14 +11,15 @@ use std::sync::Arc;
 
 use cairn::agent;
 use cairn::agent::entries::Memory;
-use cairn::agent::peers::{PeerView, Peers};
-use cairn::agent::snapshot::{NodeRouteView, Snapshot};
-use cairn::api::{AddressPool, BgpPeer, NodeReportStatus, NodeRoute, NodeRouteSpec};
+use cairn::agent::last_good::{Checked, LastGood};
+use cairn::agent::snapshot::{NodeRouteView, PoolView, Snapshot};
+use cairn::agent::{announce, peers};
+use cairn::api::{AddressPool, NodeReportStatus, NodeRoute, NodeRouteSpec};
 use cairn::cluster::views;
 use cairn::config::CloudConfig;
 use cairn::inventory::{InventoryState, file};
 use cairn::model::views::{EndpointView, Ingress, IpFamilyPolicy, IpMode, NodeView, ServiceView};
-use cairn::model::{Family, LocalAddress, Moment, NodeName, Prefix};
+use cairn::model::{Family, LocalAddress, Moment, NodeName, PathAttributes, Prefix};
 use cairn::route::plan::{ObservedRoute, Planner, RouteAction};
 use cairn::route::spec::Responsibility;
 use cairn::{node, service};
@@ -49,7 +50,7 @@ struct PlannedNode {
 struct PlannedAgent {
     routes: Vec<String>,
     peers: Vec<String>,
-    announces: Vec<String>,
+    announces: BTreeMap<String, Vec<String>>,
     not_announced: BTreeMap<String, String>,
 }
 
@@ -165,14 +166,22 @@ impl Cluster {
         services.into_iter().map(|(key, view)| (key.to_string(), Arc::new(view))).collect()
     }
 
+    /// What people have written of a kind, all of it right.
+    fn in_force<K, T>(&self, kind: &str, check: impl Fn(&K) -> Option<Checked<T>>) -> Vec<Arc<T>>
+    where
+        K: DeserializeOwned + kube::ResourceExt,
+    {
+        let mut written = LastGood::default();
+        let objects = self.objects.all::<K>(kind);
+        let checked = objects.iter().filter_map(|object| Some((object.name_any(), Arc::new(check(object)?))));
+        assert_eq!(written.take(&checked.collect()), Vec::new());
+        written.in_force()
+    }
+
     fn run_agents(&mut self, services: &BTreeMap<String, Arc<ServiceView>>) {
-        let mut peers = Peers::default();
-        let views = self
-            .objects
-            .all::<BgpPeer>("BgpPeer")
-            .into_iter()
-            .filter_map(|peer| Some((peer.metadata.name.clone()?, Arc::new(PeerView::of(&peer)?))));
-        assert_eq!(peers.take(&views.collect()), Vec::new());
+        let peers = self.in_force("BgpPeer", peers::peer);
+        let advertisements = self.in_force("Advertisement", announce::advertisement);
+        let pools = self.in_force("AddressPool", PoolView::of);
         let endpoints: Vec<EndpointView> =
             self.objects.all::<EndpointSlice>("EndpointSlice").iter().filter_map(views::endpoint_slice).collect();
         let routes = self.plan.node_routes.iter().filter_map(|(name, spec)| {
@@ -186,7 +195,9 @@ impl Cluster {
                 labels: node.labels.clone(),
                 local: node.internal_ips().map(on_a_lan).collect(),
                 node_routes: node_routes.clone(),
-                peers: peers.in_force(),
+                peers: peers.clone(),
+                advertisements: advertisements.clone(),
+                pools: pools.clone(),
                 services: services.clone(),
                 endpoints: endpoints
                     .iter()
@@ -211,7 +222,12 @@ fn as_defaulted(service: ServiceView) -> ServiceView {
 }
 
 fn planned(desired: &agent::desired::Desired) -> PlannedAgent {
-    let announced: BTreeSet<Prefix> = desired.adverts.iter().map(|advert| advert.prefix).collect();
+    let advert = |(prefix, path): (&Prefix, &Arc<PathAttributes>)| match path.to_string() {
+        nothing if nothing.is_empty() => prefix.to_string(),
+        said => format!("{prefix} with {said}"),
+    };
+    let told =
+        desired.announce.by_peer.iter().map(|(peer, adverts)| (peer.to_string(), adverts.iter().map(advert).collect()));
     PlannedAgent {
         routes: desired
             .routes
@@ -220,7 +236,7 @@ fn planned(desired: &agent::desired::Desired) -> PlannedAgent {
             .map(|route| format!("{} via {}", route.destination, route.target))
             .collect(),
         peers: desired.peers.iter().map(|peer| peer.name.to_string()).collect(),
-        announces: announced.iter().map(Prefix::to_string).collect(),
+        announces: told.collect(),
         not_announced: desired.entries.refused.iter().map(|(key, why)| (key.to_string(), format!("{why:?}"))).collect(),
     }
 }

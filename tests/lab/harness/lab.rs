@@ -17,6 +17,7 @@ use super::{
     pki::Identity,
     pod::Pod,
     router::Router,
+    uplink::{Make, Uplink},
 };
 
 /// Which router stands between the cluster and the client.
@@ -173,6 +174,14 @@ impl Lab {
         let node = Node::boot(&self.control_plane, namespace, &name, host, node_ip).await?;
         self.nodes.insert(name, node);
         Ok(())
+    }
+
+    /// Starts a router beside the lab's own, at 10.90.0.`host`, which announces `originated` to the nodes.
+    pub(crate) async fn start_uplink(&self, make: Make, host: u8, asn: u32, originated: &[&str]) -> Result<Uplink> {
+        let host = LanHost(host);
+        let namespace = attach(&format!("u{}", host.0), host).await?;
+        forward(&namespace)?;
+        Uplink::start(make, namespace, host, asn, originated).await.with_context(|| format!("{make:?}"))
     }
 
     /// Starts kube-proxy on every node once the Node has an InternalIP, and waits until all serve.

@@ -27,6 +27,7 @@ pub(crate) mod pod;
 pub(crate) mod reference_ccm;
 pub(crate) mod router;
 pub(crate) mod service;
+pub(crate) mod uplink;
 pub(crate) mod wait;
 
 pub(crate) use lab::{Lab, RouterKind};

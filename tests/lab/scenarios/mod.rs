@@ -1,5 +1,6 @@
 //! The stories, one a file.
 
+mod advertisements;
 mod agent;
 mod announcements;
 mod bench;

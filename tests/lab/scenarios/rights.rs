@@ -9,6 +9,7 @@ use kube::{
     Api,
     api::{DeleteParams, ListParams},
 };
+use serde_json::json;
 
 use super::SOON;
 use crate::harness::{
@@ -90,6 +91,7 @@ async fn go_through_the_stories(lab: &mut Lab, flags: &[&str]) -> Result<()> {
     let web = Service::create(lab.kube(), "web", ExternalTrafficPolicy::Cluster).await?;
     web.wait_for_addresses(SOON).await?;
     web.delete().await?;
+    super::advertisements::advertise(lab, "all", json!({ "services": {}, "bgp": {} })).await?;
     let nodes: Api<NodeObject> = Api::all(lab.kube().clone());
     nodes.delete("n2", &DeleteParams::default()).await?;
     super::secure_port::anonymous_is_refused(lab).await?;
@@ -97,7 +99,7 @@ async fn go_through_the_stories(lab: &mut Lab, flags: &[&str]) -> Result<()> {
         let all = lab.control_plane().requests_by_cairn()?;
         let of = |resource: &str| all.iter().filter(|request| request.resource == resource).count();
         ensure!(
-            of("events") >= 3 && of("machines/status") >= 2,
+            of("events") >= 3 && of("machines/status") >= 2 && of("advertisements/status") >= 1,
             "{} events, {} machines",
             of("events"),
             of("machines/status")

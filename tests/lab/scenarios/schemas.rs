@@ -1,7 +1,7 @@
 //! What the API server itself refuses, by the schemas and rules of the kinds that Cairn brings along.
 
 use anyhow::{Context, Result, ensure};
-use cairn::api::{AddressPool, BgpPeer};
+use cairn::api::{AddressPool, Advertisement, BgpPeer};
 use kube::{Api, api::PostParams};
 use serde_json::{Value, json};
 
@@ -25,10 +25,15 @@ pub(super) async fn wrong_objects_are_refused(kubernetes: Kubernetes) -> Result<
     lab.install_cairn().await?;
     let trial = PostParams { dry_run: true, ..PostParams::default() };
     let pools: Api<AddressPool> = Api::all(lab.kube().clone());
+    let advertisements: Api<Advertisement> = Api::all(lab.kube().clone());
     let peers: Api<BgpPeer> = Api::all(lab.kube().clone());
-    for case in cases() {
+    for case in cases().into_iter().chain(advertisements_to_try()) {
         let object = json!({ "metadata": { "name": "trial" }, "spec": case.spec });
         let answer = match case.kind {
+            "Advertisement" => {
+                let advertisement = serde_json::from_value(object)?;
+                advertisements.create(&trial, &advertisement).await.map(drop)
+            }
             "AddressPool" => pools.create(&trial, &serde_json::from_value(object)?).await.map(drop),
             _ => peers.create(&trial, &serde_json::from_value(object)?).await.map(drop),
         };
@@ -40,6 +45,45 @@ pub(super) async fn wrong_objects_are_refused(kubernetes: Kubernetes) -> Result<
         ensure!(refusal.contains(words), "{}: {refusal}", case.name);
     }
     Ok(())
+}
+
+fn advertisements_to_try() -> Vec<Case> {
+    let case = |name, spec: Value, refusal| Case { name, kind: "Advertisement", spec, refusal };
+    let bgp = |name, bgp: Value, refusal| case(name, json!({ "services": {}, "bgp": bgp }), refusal);
+    let community = Some("each of communities is two numbers up to 65535");
+    let tier = |operator: &str, values: Value| {
+        let expression = json!({ "key": "tier", "operator": operator, "values": values });
+        json!({ "services": { "poolSelector": { "matchExpressions": [expression] } }, "bgp": {} })
+    };
+    vec![
+        bgp("an Advertisement of everything by BGP", json!({}), None),
+        case("one that keeps pod CIDRs back", json!({ "podCidrs": {}, "withhold": {} }), None),
+        case("one by layer 2", json!({ "services": { "pools": ["a"] }, "l2": { "interfaces": ["eth0"] } }), None),
+        bgp(
+            "every attribute there is",
+            json!({
+                "peers": ["a", "b"], "peerSelector": {}, "aggregationLength": 24, "aggregationLengthV6": 64,
+                "communities": ["0:0", "65535:65535", "4294967295:0:4294967295", "no-export", "graceful-shutdown"],
+                "localPreference": 4_294_967_295_u32, "med": 0, "asPathPrepend": 16,
+            }),
+            None,
+        ),
+        case("neither Services nor pods", json!({ "bgp": {} }), Some("is of services or of podCidrs")),
+        case("both", json!({ "services": {}, "podCidrs": {}, "bgp": {} }), Some("is of services or of podCidrs")),
+        case("no way to announce", json!({ "services": {} }), Some("exactly one of bgp, l2 and withhold")),
+        case("two ways", json!({ "services": {}, "bgp": {}, "withhold": {} }), Some("exactly one of bgp, l2")),
+        case("pods by layer 2", json!({ "podCidrs": {}, "l2": {} }), Some("podCidrs are announced by bgp")),
+        case("In with values", tier("In", json!(["edge"])), None),
+        case("In without values", tier("In", json!([])), Some("values has at least one entry")),
+        case("Exists with values", tier("Exists", json!(["edge"])), Some("values has at least one entry")),
+        bgp("a community too large", json!({ "communities": ["65536:1"] }), community),
+        bgp("a large community too large", json!({ "communities": ["1:2:4294967296"] }), community),
+        bgp("one number for a community", json!({ "communities": ["64512"] }), community),
+        bgp("an unknown name for a community", json!({ "communities": ["internet"] }), community),
+        bgp("a length of 33 bits", json!({ "aggregationLength": 33 }), Some("aggregationLength")),
+        bgp("a length of 0 bits", json!({ "aggregationLengthV6": 0 }), Some("aggregationLengthV6")),
+        bgp("too often prepended", json!({ "asPathPrepend": 17 }), Some("asPathPrepend")),
+    ]
 }
 
 fn cases() -> Vec<Case> {
