@@ -129,7 +129,8 @@ impl Cairn {
     }
 }
 
-fn manifest(name: &str) -> String {
+/// The path of a file in `manifests/`.
+pub(crate) fn manifest(name: &str) -> String {
     format!("{REPOSITORY}/manifests/{name}")
 }
 

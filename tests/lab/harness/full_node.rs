@@ -21,8 +21,11 @@ use super::{
 const RECIPE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/lab/full-node");
 const BINARIES: [&str; 4] = ["containerd", "containerd-shim-runc-v2", "ctr", "kubelet"];
 
-/// The only image that a full node has: busybox, and `/index.html` for its web server.
+/// An image that a full node has: busybox, and `/index.html` for its web server.
 pub(crate) const IMAGE: &str = "lab.local/busybox:1";
+
+/// The other one: Cairn itself, under the name that its manifests have.
+pub(crate) const CAIRN_IMAGE: &str = "ghcr.io/cairn-dev/cairn:0.1.0";
 
 /// Whether the kubelet is told the node's addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +69,7 @@ pub(crate) async fn prepare(
     std::fs::create_dir_all(cni.join("net.d"))?;
     copy("cni-template", &cni.join("template"))?;
     std::fs::copy(kubeconfig, folder.join("kubelet.kubeconfig"))?;
-    make_image(&folder.join("images.tar")).await?;
+    make_images(&folder.join("images")).await?;
 
     let mut command = Command::new(Path::new(RECIPE).join("boot"));
     command.arg(name).arg(cgroups::of_node(name)?).arg(&folder);
@@ -82,9 +85,9 @@ fn copy(file: &str, to: &Path) -> Result<()> {
     Ok(())
 }
 
-async fn make_image(path: &Path) -> Result<()> {
-    let mut command = Command::new(Path::new(RECIPE).join("make-image"));
-    command.arg(binaries::program("busybox")).arg(path);
-    output_of(command, "make-image").await?;
+async fn make_images(folder: &Path) -> Result<()> {
+    let mut command = Command::new(Path::new(RECIPE).join("images"));
+    command.arg(folder).arg(binaries::program("busybox")).args([env!("CARGO_BIN_EXE_cairn"), CAIRN_IMAGE]);
+    output_of(command, "images").await?;
     Ok(())
 }

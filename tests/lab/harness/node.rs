@@ -21,7 +21,7 @@ use super::{
     enclosure::WORK,
     full_node::{self, NodeIp},
     kubelet::{self, Kubelet, UNINITIALIZED},
-    namespace::{Namespace, Program, ip_batch},
+    namespace::{Namespace, Program, ip_batch, run},
     pki::Identity,
     wait::wait_for,
 };
@@ -127,6 +127,17 @@ impl Node {
             <[String; 2]>::try_from(cidrs).map_err(|cidrs| anyhow::anyhow!("pod CIDRs {cidrs:?}"))
         })
         .await
+    }
+
+    /// Kills the kubelet of a full node, whose machine starts it again.
+    pub(crate) async fn restart_kubelet(&self) -> Result<()> {
+        let pids = run("ip", ["netns", "pids", self.namespace.name()]).await?;
+        let is_kubelet = |pid: &&str| {
+            std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "kubelet")
+        };
+        let kubelet = pids.split_whitespace().find(is_kubelet).context("no kubelet runs there")?;
+        run("kill", ["-KILL", kubelet]).await?;
+        Ok(())
     }
 
     /// Waits until the Node has an InternalIP, then starts kube-proxy and waits until it serves.

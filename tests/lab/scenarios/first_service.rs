@@ -5,11 +5,12 @@ use std::{net::IpAddr, time::Duration};
 use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::Node as NodeObject;
 
-use super::{SOON, cluster_with_cairn};
+use super::{SOON, cluster_with_cairn, cluster_with_cairn_on};
 use crate::harness::{
     Lab,
     enclosure::inside,
     kubelet::UNINITIALIZED,
+    kubernetes::Kubernetes,
     node::{Death, Node},
     service::{self, ExternalTrafficPolicy, Service, host_prefix},
     wait_for,
@@ -22,24 +23,27 @@ fn a_service_on_fresh_machines_answers_from_the_outside() {
 
 #[test]
 fn a_dead_node_leaves_the_router_and_the_service_answers_on() {
-    inside(async || {
-        let mut lab = cluster_with_cairn().await?;
-        lab.start_pod("n1", "web-1", "web").await?;
-        lab.start_pod("n2", "web-2", "web").await?;
-        lab.start_pod("n3", "web-3", "web").await?;
-        let web = Service::create(lab.kube(), "web", ExternalTrafficPolicy::Cluster).await?;
-        let addresses = web.wait_for_addresses(SOON).await?;
-        for address in addresses {
-            answered_by(&lab, address, &["n1", "n2", "n3"]).await?;
-        }
-        lab.node("n3")?.kill(Death::Silent).await?;
-        for address in addresses {
-            let nodes = next_hops_of(&lab, address, &["n1", "n2"]);
-            lab.router()?.wait_for_next_hops(&host_prefix(address), nodes, SOON).await?;
-            answered_by(&lab, address, &["n1", "n2"]).await?;
-        }
-        Ok(())
-    });
+    inside(async || a_node_dies(Kubernetes::default()).await);
+}
+
+/// A Service with a pod on each of three nodes, one of which dies without a word.
+pub(super) async fn a_node_dies(kubernetes: Kubernetes) -> Result<()> {
+    let mut lab = cluster_with_cairn_on(kubernetes).await?;
+    lab.start_pod("n1", "web-1", "web").await?;
+    lab.start_pod("n2", "web-2", "web").await?;
+    lab.start_pod("n3", "web-3", "web").await?;
+    let web = Service::create(lab.kube(), "web", ExternalTrafficPolicy::Cluster).await?;
+    let addresses = web.wait_for_addresses(SOON).await?;
+    for address in addresses {
+        answered_by(&lab, address, &["n1", "n2", "n3"]).await?;
+    }
+    lab.node("n3")?.kill(Death::Silent).await?;
+    for address in addresses {
+        let nodes = next_hops_of(&lab, address, &["n1", "n2"]);
+        lab.router()?.wait_for_next_hops(&host_prefix(address), nodes, SOON).await?;
+        answered_by(&lab, address, &["n1", "n2"]).await?;
+    }
+    Ok(())
 }
 
 /// The main job, on a cluster that has just begun.

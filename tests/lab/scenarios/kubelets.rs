@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::{Node as NodeObject, Pod, ServiceAccount};
-use kube::{Api, api::PostParams};
+use kube::{
+    Api,
+    api::{DeleteParams, PostParams},
+};
 use serde_json::json;
 
 use super::SOON;
@@ -30,6 +33,61 @@ fn a_kubelet_that_is_told_its_addresses_joins_and_its_pending_pod_runs() {
 #[test]
 fn a_kubelet_that_knows_no_address_joins_and_its_pending_pod_runs() {
     inside(async || joins(NodeIp::Untold).await);
+}
+
+#[test]
+fn a_kubelet_that_starts_again_finds_its_node_as_it_was() {
+    inside(async || {
+        let Some(mut lab) = with_initialized_node().await? else { return Ok(()) };
+        let before = lab.node("n1")?.object().await?;
+        lab.node("n1")?.restart_kubelet().await?;
+        outlives_status_updates(&mut lab).await?;
+        let after = lab.node("n1")?.object().await?;
+        ensure!(after.metadata.uid == before.metadata.uid, "the Node is another one");
+        ensure!(after.metadata.labels == before.metadata.labels, "{:?}", after.metadata.labels);
+        let (before, after) = (before.spec.unwrap_or_default(), after.spec.unwrap_or_default());
+        ensure!(after.pod_cidrs == before.pod_cidrs, "{:?}", after.pod_cidrs);
+        let is_awaiting = after.taints.iter().flatten().any(|taint| taint.key == UNINITIALIZED);
+        ensure!(!is_awaiting, "it waits to be initialized again");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_node_that_was_deleted_is_initialized_again_when_its_kubelet_registers_it() {
+    inside(async || {
+        let Some(mut lab) = with_initialized_node().await? else { return Ok(()) };
+        let before = lab.node("n1")?.object().await?.metadata.uid;
+        let nodes: Api<NodeObject> = Api::all(lab.kube().clone());
+        nodes.delete("n1", &DeleteParams::default()).await?;
+        // Only a kubelet that starts registers its Node.
+        lab.node("n1")?.restart_kubelet().await?;
+        wait_for("the kubelet has registered a new Node", SOON, async || {
+            let node = nodes.get("n1").await?;
+            ensure!(node.metadata.uid != before, "it is still the old one");
+            Ok(())
+        })
+        .await?;
+        lab.node("n1")?.wait_until_initialized().await?;
+        wait_for("the new Node is Ready", SOON, async || last_heartbeat(&nodes.get("n1").await?)).await?;
+        is_as_in_the_inventory(&nodes.get("n1").await?)
+    });
+}
+
+/// A lab with one Node of a real kubelet, Ready and initialized; none where there can be no such kubelet.
+async fn with_initialized_node() -> Result<Option<Lab>> {
+    if let Some(why) = full_node::obstacle() {
+        println!("skipped: {why}");
+        return Ok(None);
+    }
+    let mut lab = Lab::builder().start().await?;
+    lab.install_cairn().await?;
+    lab.add_full_node(1, NodeIp::Told).await?;
+    lab.spawn_controller()?;
+    let node = lab.node("n1")?;
+    node.wait_until_initialized().await?;
+    wait_for("the Node is Ready", SOON, async || last_heartbeat(&node.object().await?)).await?;
+    Ok(Some(lab))
 }
 
 async fn joins(node_ip: NodeIp) -> Result<()> {

@@ -10,7 +10,7 @@ use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::SOON;
-use crate::harness::{Lab, enclosure::inside, node::Death, wait::stays, wait_for};
+use crate::harness::{Lab, enclosure::inside, kubernetes::Kubernetes, node::Death, wait::stays, wait_for};
 
 /// Longer than the control plane needs to find a node dead, and Cairn to look at it.
 const LOOKED_AT: Duration = Duration::from_secs(12);
@@ -18,19 +18,22 @@ const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 
 #[test]
 fn a_dead_node_is_deleted_once_its_machine_is_decommissioned_and_a_ready_one_is_not() {
-    inside(async || {
-        let mut lab = Lab::builder().nodes(3).start().await?;
-        lab.install_cairn().await?;
-        decommission(&lab, "rack1-u01")?;
-        lab.spawn_controller()?;
-        lab.node("n3")?.wait_until_initialized().await?;
-        lab.node("n3")?.kill(Death::Silent).await?;
-        wait_for("n3 is not ready", SOON, async || is_not_ready(&lab, "n3").await).await?;
-        decommission(&lab, "rack1-u03")?;
-        wait_for("n3 is deleted", SOON, async || is_gone(&lab, "n3").await).await?;
-        wait_for("an Event says so", SOON, async || is_told(&lab, "n3", "DeletingNode").await).await?;
-        stays("n1, which is ready, and n2 are there", LOOKED_AT, async || are_there(&lab, &["n1", "n2"]).await).await
-    });
+    inside(async || dead_nodes_are_deleted(Kubernetes::default()).await);
+}
+
+/// Two machines are decommissioned, of which one is dead.
+pub(super) async fn dead_nodes_are_deleted(kubernetes: Kubernetes) -> Result<()> {
+    let mut lab = Lab::builder().kubernetes(kubernetes).nodes(3).start().await?;
+    lab.install_cairn().await?;
+    decommission(&lab, "rack1-u01")?;
+    lab.spawn_controller()?;
+    lab.node("n3")?.wait_until_initialized().await?;
+    lab.node("n3")?.kill(Death::Silent).await?;
+    wait_for("n3 is not ready", SOON, async || is_not_ready(&lab, "n3").await).await?;
+    decommission(&lab, "rack1-u03")?;
+    wait_for("n3 is deleted", SOON, async || is_gone(&lab, "n3").await).await?;
+    wait_for("an Event says so", SOON, async || is_told(&lab, "n3", "DeletingNode").await).await?;
+    stays("n1, which is ready, and n2 are there", LOOKED_AT, async || are_there(&lab, &["n1", "n2"]).await).await
 }
 
 #[test]

@@ -15,6 +15,7 @@ use crate::harness::{
     Lab,
     control_plane::ApiRequest,
     enclosure::{WORK, inside},
+    kubernetes::Kubernetes,
     namespace::Program,
     wait::stays,
     wait_for,
@@ -31,72 +32,75 @@ const A_WHILE: Duration = Duration::from_secs(4);
 
 #[test]
 fn a_clouds_loops_move_from_kube_controller_manager_to_cairn_and_back() {
-    inside(async || {
-        let mut lab = Lab::builder().start().await?;
-        let migration = Migration::prepare(&mut lab).await?;
+    inside(async || loops_move_there_and_back(Kubernetes::default()).await);
+}
 
-        let partner = migration.spawn_partner(&lab)?;
-        migration.wait_until(&lab, "the partner holds the second Lease", Holder::Partner).await?;
-        let first = migration.service(&lab, "first").await?;
-        // One that a kubelet of those days initialized; the inventory knows it by its provider ID.
-        lab.add_node(6).await?;
-        lab.node("n6")?.initialize_by_hand().await?;
-        lab.add_node(1).await?;
+/// The partner holds the second Lease, then Cairn does, then the partner again, while Nodes join.
+pub(super) async fn loops_move_there_and_back(kubernetes: Kubernetes) -> Result<()> {
+    let mut lab = Lab::builder().kubernetes(kubernetes).start().await?;
+    let migration = Migration::prepare(&mut lab).await?;
 
-        migration.spawn_cairn(&mut lab)?;
-        // Without rights on the second Lease the main controllers run, and say what is missing.
-        lab.node("n1")?.wait_until_initialized().await?;
-        let controller = lab.controller()?;
-        wait_for("Cairn says that it may not read the second Lease", SOON, async || {
-            let log = controller.log()?;
-            ensure!(log.contains("cannot reach the lease"), "its log: {log}");
-            Ok(())
-        })
-        .await?;
-        lab.cairn()?.allow_leader_migration(lab.control_plane()).await?;
-        lab.add_node(2).await?;
-        lab.node("n2")?.wait_until_initialized().await?;
-        stays("Cairn waits for the second Lease", A_WHILE, async || migration.is_held_by(&lab, Holder::Partner).await)
-            .await?;
+    let partner = migration.spawn_partner(&lab)?;
+    migration.wait_until(&lab, "the partner holds the second Lease", Holder::Partner).await?;
+    let first = migration.service(&lab, "first").await?;
+    // One that a kubelet of those days initialized; the inventory knows it by its provider ID.
+    lab.add_node(6).await?;
+    lab.node("n6")?.initialize_by_hand().await?;
+    lab.add_node(1).await?;
 
-        partner.signal(rustix::process::Signal::TERM)?;
-        lab.add_node(3).await?;
-        migration.wait_until(&lab, "Cairn holds the second Lease", Holder::Cairn).await?;
-        let second = migration.service(&lab, "second").await?;
-        lab.node("n3")?.wait_until_initialized().await?;
-
-        let mut partner = migration.spawn_partner(&lab)?;
-        lab.add_node(4).await?;
-        lab.node("n4")?.wait_until_initialized().await?;
-        stays("the partner waits for the second Lease", A_WHILE, async || {
-            partner.ensure_running()?;
-            migration.is_held_by(&lab, Holder::Cairn).await
-        })
+    migration.spawn_cairn(&mut lab)?;
+    // Without rights on the second Lease the main controllers run, and say what is missing.
+    lab.node("n1")?.wait_until_initialized().await?;
+    let controller = lab.controller()?;
+    wait_for("Cairn says that it may not read the second Lease", SOON, async || {
+        let log = controller.log()?;
+        ensure!(log.contains("cannot reach the lease"), "its log: {log}");
+        Ok(())
+    })
+    .await?;
+    lab.cairn()?.allow_leader_migration(lab.control_plane()).await?;
+    lab.add_node(2).await?;
+    lab.node("n2")?.wait_until_initialized().await?;
+    stays("Cairn waits for the second Lease", A_WHILE, async || migration.is_held_by(&lab, Holder::Partner).await)
         .await?;
 
-        let status = lab.controller()?.terminate(Duration::from_secs(4)).await?;
-        ensure!(status.success(), "Cairn ended with {status}");
-        lab.add_node(5).await?;
-        migration.wait_until(&lab, "the partner holds the second Lease", Holder::Partner).await?;
-        let third = migration.service(&lab, "third").await?;
+    partner.signal(rustix::process::Signal::TERM)?;
+    lab.add_node(3).await?;
+    migration.wait_until(&lab, "Cairn holds the second Lease", Holder::Cairn).await?;
+    let second = migration.service(&lab, "second").await?;
+    lab.node("n3")?.wait_until_initialized().await?;
 
-        migration.spawn_cairn(&mut lab)?;
-        lab.node("n5")?.wait_until_initialized().await?;
-        stays("Cairn waits for the second Lease", A_WHILE, async || migration.is_held_by(&lab, Holder::Partner).await)
-            .await?;
+    let mut partner = migration.spawn_partner(&lab)?;
+    lab.add_node(4).await?;
+    lab.node("n4")?.wait_until_initialized().await?;
+    stays("the partner waits for the second Lease", A_WHILE, async || {
+        partner.ensure_running()?;
+        migration.is_held_by(&lab, Holder::Cairn).await
+    })
+    .await?;
 
-        let shown = lab.control_plane().kubectl(["get", "machine", "m6", "-o", "jsonpath={.status.node}"]).await?;
-        ensure!(shown == "n6", "Machine m6 is node {shown:?}");
-        let spec = lab.node("n6")?.object().await?.spec.unwrap_or_default();
-        ensure!(spec.provider_id.as_deref() == Some("lab://n6"), "{spec:?}");
-        for (name, address) in [("first", first), ("second", second), ("third", third)] {
-            let now = address_of(&lab, name).await?;
-            ensure!(now == address, "Service {name} had {address} and has {now}");
-        }
-        let requests = lab.control_plane().requests()?;
-        only_the_holder_wrote(&requests)?;
-        every_node_was_initialized_once(&requests)
-    });
+    let status = lab.controller()?.terminate(Duration::from_secs(4)).await?;
+    ensure!(status.success(), "Cairn ended with {status}");
+    lab.add_node(5).await?;
+    migration.wait_until(&lab, "the partner holds the second Lease", Holder::Partner).await?;
+    let third = migration.service(&lab, "third").await?;
+
+    migration.spawn_cairn(&mut lab)?;
+    lab.node("n5")?.wait_until_initialized().await?;
+    stays("Cairn waits for the second Lease", A_WHILE, async || migration.is_held_by(&lab, Holder::Partner).await)
+        .await?;
+
+    let shown = lab.control_plane().kubectl(["get", "machine", "m6", "-o", "jsonpath={.status.node}"]).await?;
+    ensure!(shown == "n6", "Machine m6 is node {shown:?}");
+    let spec = lab.node("n6")?.object().await?.spec.unwrap_or_default();
+    ensure!(spec.provider_id.as_deref() == Some("lab://n6"), "{spec:?}");
+    for (name, address) in [("first", first), ("second", second), ("third", third)] {
+        let now = address_of(&lab, name).await?;
+        ensure!(now == address, "Service {name} had {address} and has {now}");
+    }
+    let requests = lab.control_plane().requests()?;
+    only_the_holder_wrote(&requests)?;
+    every_node_was_initialized_once(&requests)
 }
 
 #[test]

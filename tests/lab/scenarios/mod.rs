@@ -4,6 +4,7 @@ mod advertisements;
 mod agent;
 mod announcements;
 mod bench;
+mod daemon_set;
 mod faults;
 mod first_service;
 mod guard;

@@ -2,7 +2,7 @@
 
 use anyhow::ensure;
 
-use super::{cluster_with_cairn_on, first_service, meddling, rights, schemas};
+use super::{cluster_with_cairn_on, first_service, lifecycle, meddling, migration, rights, schemas};
 use crate::harness::{enclosure::inside, kubernetes::Kubernetes};
 
 const OLDEST: Kubernetes = Kubernetes::V1_33;
@@ -30,4 +30,24 @@ fn a_wrong_pool_or_peer_is_refused_by_the_api_server() {
 #[test]
 fn one_account_is_denied_nothing_and_uses_all_it_may() {
     inside(async || rights::one_account_suffices(OLDEST).await);
+}
+
+#[test]
+fn an_account_per_controller_is_denied_nothing_and_uses_all_it_may() {
+    inside(async || rights::accounts_suffice(OLDEST).await);
+}
+
+#[test]
+fn a_dead_node_leaves_the_router_and_the_service_answers_on() {
+    inside(async || first_service::a_node_dies(OLDEST).await);
+}
+
+#[test]
+fn a_dead_node_is_deleted_once_its_machine_is_decommissioned_and_a_ready_one_is_not() {
+    inside(async || lifecycle::dead_nodes_are_deleted(OLDEST).await);
+}
+
+#[test]
+fn a_clouds_loops_move_from_kube_controller_manager_to_cairn_and_back() {
+    inside(async || migration::loops_move_there_and_back(OLDEST).await);
 }

@@ -45,20 +45,29 @@ fn one_account_is_denied_nothing_and_uses_all_it_may() {
 
 #[test]
 fn an_account_per_controller_is_denied_nothing_and_uses_all_it_may() {
-    inside(async || {
-        let mut lab = Lab::builder().pod_cidrs(PodCidrs::Others).nodes(2).router(RouterKind::Bird).start().await?;
-        lab.install_cairn().await?;
-        lab.cairn()?.give_accounts(lab.control_plane()).await?;
-        lab.cairn()?.give_node_ipam_an_account(lab.control_plane()).await?;
-        go_through_the_stories(&mut lab, &["--use-service-account-credentials"]).await?;
-        let requests = lab.control_plane().requests_by_cairn()?;
-        for account in ["node-controller", "service-controller", "route-controller"] {
-            let user = format!("system:serviceaccount:kube-system:{account}");
-            let writes = requests.iter().filter(|request| request.user == user && request.verb == "patch").count();
-            ensure!(writes > 0, "{account} wrote nothing");
-        }
-        judge(&lab).await
-    });
+    inside(async || accounts_suffice(Kubernetes::default()).await);
+}
+
+/// Each controller writes as its own account.
+pub(super) async fn accounts_suffice(kubernetes: Kubernetes) -> Result<()> {
+    let mut lab = Lab::builder()
+        .kubernetes(kubernetes)
+        .pod_cidrs(PodCidrs::Others)
+        .nodes(2)
+        .router(RouterKind::Bird)
+        .start()
+        .await?;
+    lab.install_cairn().await?;
+    lab.cairn()?.give_accounts(lab.control_plane()).await?;
+    lab.cairn()?.give_node_ipam_an_account(lab.control_plane()).await?;
+    go_through_the_stories(&mut lab, &["--use-service-account-credentials"]).await?;
+    let requests = lab.control_plane().requests_by_cairn()?;
+    for account in ["node-controller", "service-controller", "route-controller"] {
+        let user = format!("system:serviceaccount:kube-system:{account}");
+        let writes = requests.iter().filter(|request| request.user == user && request.verb == "patch").count();
+        ensure!(writes > 0, "{account} wrote nothing");
+    }
+    judge(&lab).await
 }
 
 pub(super) async fn one_account_suffices(kubernetes: Kubernetes) -> Result<()> {
