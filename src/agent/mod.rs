@@ -22,6 +22,7 @@ mod cases;
 pub mod default_addresses;
 pub mod desired;
 pub mod entries;
+pub mod forecast;
 pub mod last_good;
 mod metrics;
 mod outcome;
@@ -31,6 +32,7 @@ pub mod report;
 mod rooms;
 pub mod routes;
 pub mod snapshot;
+pub mod state;
 mod stores;
 pub mod witness;
 
@@ -53,13 +55,15 @@ use crate::agent::metrics::Metrics;
 use crate::agent::publisher::Publication;
 use crate::agent::rooms::Rooms;
 use crate::agent::snapshot::Snapshot;
+use crate::agent::state::State;
 use crate::agent::stores::{InForce, Stores};
 use crate::api::PeerException;
 use crate::cluster::clock;
+use crate::kernel;
 use crate::model::views::NodeView;
-use crate::model::{Moment, NodeName, RouterId};
+use crate::model::{Moment, NodeName, Rank, RouterId};
 use crate::telemetry::build;
-use crate::telemetry::http::{self, Diagnostics};
+use crate::telemetry::http::{self, Diagnostics, StatePage};
 
 /// Sessions are closed and the process ends within this time.
 const SHUTDOWN: Duration = Duration::from_millis(1500);
@@ -91,9 +95,10 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) -> anyhow::Re
     let metrics = Metrics::register(&mut registry);
     let listener = http::listen(options.diagnostics).await?;
     let (ready, is_ready) = watch::channel(false);
+    let (shown, snapshot) = watch::channel(None);
     let mut tasks = JoinSet::new();
     tasks.spawn(async move {
-        let diagnostics = Diagnostics { registry: Arc::new(registry), is_ready };
+        let diagnostics = Diagnostics { registry: Arc::new(registry), is_ready, state: state_page(snapshot) };
         http::serve(listener, diagnostics).await.map_err(anyhow::Error::from)
     });
     let (rooms, mut speaker) = Rooms::start(&options, &metrics, &mut tasks);
@@ -108,6 +113,7 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) -> anyhow::Re
         router_id: None,
         rooms,
         ready,
+        shown,
     };
     let result = tokio::select! {
         () = agent.run() => Ok(()),
@@ -123,6 +129,20 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) -> anyhow::Re
     tasks.shutdown().await;
     info!("agent stopped");
     result
+}
+
+/// What `/state` shows: what was planned last, and what the kernel holds now.
+fn state_page(snapshot: watch::Receiver<Option<Arc<Snapshot>>>) -> StatePage {
+    StatePage::new(move || {
+        let snapshot = snapshot.borrow().clone();
+        async move {
+            let snapshot = snapshot.context("the cluster and the own networks are not known yet")?;
+            let place = kernel::Place::default();
+            let kernel = kernel::look::look(place).await?;
+            let state = State { table: place.table(), metric: place.metric(Rank::Direct), snapshot, kernel };
+            Ok(serde_json::to_value(state)?)
+        }
+    })
 }
 
 fn ended_early(ended: Result<anyhow::Result<()>, JoinError>) -> anyhow::Result<()> {
@@ -141,6 +161,7 @@ struct Agent {
     router_id: Option<RouterId>,
     rooms: Rooms,
     ready: watch::Sender<bool>,
+    shown: watch::Sender<Option<Arc<Snapshot>>>,
 }
 
 impl Agent {
@@ -173,6 +194,7 @@ impl Agent {
         }
         wrong_peers.extend(desired.doubles.iter().cloned());
         let look_again = self.report(&snapshot, &desired, wrong_peers);
+        self.shown.send_replace(Some(Arc::new(snapshot)));
         desired.entries.deadline.filter(|_| is_synced).into_iter().chain(look_again).min()
     }
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use kube::ResourceExt;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::agent::last_good::{Checked, created_seconds};
 use crate::api::{AddressPool, EntryFlag, NodeRoute};
@@ -15,7 +15,7 @@ use crate::model::views::{EndpointView, ServiceView};
 use crate::model::{LocalAddress, NodeName, PoolName, Prefix};
 
 /// Everything the agent of one node decides from.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Snapshot {
     /// The node this agent runs on.
     pub me: NodeName,
@@ -26,19 +26,24 @@ pub struct Snapshot {
     /// How every node's pods are reached, by the node's name.
     pub node_routes: BTreeMap<String, Arc<NodeRouteView>>,
     /// The routers of the cluster that are configured without a fault.
+    #[serde(default)]
     pub peers: Vec<Arc<Peer>>,
     /// How things are announced; those without a fault.
+    #[serde(default)]
     pub advertisements: Vec<Arc<Advertisement>>,
     /// The pools that are configured without a fault, the oldest first.
+    #[serde(default)]
     pub pools: Vec<Arc<PoolView>>,
     /// The Services of type LoadBalancer.
+    #[serde(default)]
     pub services: BTreeMap<String, Arc<ServiceView>>,
     /// The EndpointSlices of Services.
+    #[serde(default)]
     pub endpoints: BTreeMap<String, Arc<EndpointView>>,
 }
 
 /// What announcements depend on of an `AddressPool`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolView {
     /// Its name.
     pub name: PoolName,
@@ -62,7 +67,7 @@ impl PoolView {
 }
 
 /// A `NodeRoute`, parsed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeRouteView {
     /// The node.
     pub node: NodeName,

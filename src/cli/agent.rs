@@ -21,7 +21,7 @@ pub struct Args {
     /// How to reach the API server; without it, as the pod's ServiceAccount.
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Where /healthz, /readyz and /metrics are served.
+    /// Where /healthz, /readyz, /metrics and /state are served.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:10262")]
     diagnostics_address: SocketAddr,
 }

@@ -2,6 +2,7 @@
 
 mod agent;
 mod controller;
+mod plan;
 mod signal;
 pub mod validate;
 
@@ -25,6 +26,8 @@ enum Verb {
     Controller(Box<controller::Args>),
     /// Run on a node: its kernel routes, its BGP sessions.
     Agent(agent::Args),
+    /// Show what an agent or a controller would do about routes, and why, from a saved state.
+    Plan(plan::Args),
     /// Check files before Cairn meets them: cloud config, inventory, leader migration, AddressPool, BgpPeer.
     Validate(validate::Args),
 }
@@ -34,6 +37,7 @@ pub fn main() -> ExitCode {
     let result = match Cli::parse().verb {
         Verb::Controller(args) => args.run(),
         Verb::Agent(args) => args.run(),
+        Verb::Plan(args) => args.run(),
         Verb::Validate(args) => args.run(),
     };
     result.unwrap_or_else(|error| {

@@ -15,6 +15,7 @@
 //! Start at [`run`]; [`options`] says how, [`rooms`] starts the controllers, [`ports`] the port.
 
 mod election;
+pub mod forecast;
 mod lookout;
 mod options;
 mod ports;
@@ -85,7 +86,7 @@ pub async fn run(options: Options, verbosity: Verbosity, stop: impl Future<Outpu
             health,
             configuration: options.configz.clone(),
             verbosity: options.profiling.then_some(verbosity),
-            state: rooms.state(&identity, main.leadership()).into_page(),
+            state: rooms.state(&identity, main.leadership(), &options).into_page(),
         };
         ports::open(serving, &server, pages, &mut background).await?;
     }

@@ -88,9 +88,9 @@ impl Rooms {
     }
 
     /// What `/state` shows.
-    pub fn state(&self, identity: &str, leadership: watch::Receiver<Leadership>) -> State {
+    pub fn state(&self, identity: &str, leadership: watch::Receiver<Leadership>, options: &Options) -> State {
         let (inventory, stores) = (self.inventory.clone(), Arc::clone(&self.stores));
-        State { identity: identity.to_owned(), leadership, inventory, stores }
+        State { identity: identity.to_owned(), leadership, inventory, routes: responsibility(options), stores }
     }
 
     /// Looks out for another component that holds another Lease than this one of leader migration.
@@ -266,11 +266,7 @@ impl Rooms {
                     nodes,
                     routes,
                     reports,
-                    responsibility: match options.configures_routes {
-                        true if options.cluster_cidrs.is_empty() => Responsibility::Everything,
-                        true => Responsibility::Within(options.cluster_cidrs.clone()),
-                        false => Responsibility::Nothing,
-                    },
+                    responsibility: responsibility(options),
                     metrics: self.shown.route_metrics.clone(),
                     period: periods.route_reconciliation,
                 };
@@ -384,11 +380,21 @@ fn advertisements_context(stores: &Stores, client: Client) -> Option<advertiseme
     })
 }
 
+/// Which routes the flags leave to us.
+fn responsibility(options: &Options) -> Responsibility {
+    match options.configures_routes {
+        true if options.cluster_cidrs.is_empty() => Responsibility::Everything,
+        true => Responsibility::Within(options.cluster_cidrs.clone()),
+        false => Responsibility::Nothing,
+    }
+}
+
 /// What the process sees now.
 pub struct State {
     identity: String,
     leadership: watch::Receiver<Leadership>,
     inventory: watch::Receiver<Arc<InventoryState>>,
+    routes: Responsibility,
     stores: Arc<RwLock<Stores>>,
 }
 
@@ -410,6 +416,7 @@ impl State {
                 "faults": inventory.faults.to_string(),
                 "heldRemovals": inventory.removals,
             },
+            "routes": self.routes,
             "observed": {
                 "nodes": stores.nodes.as_ref().map(Store::snapshot),
                 "services": stores.services.as_ref().map(Store::snapshot),

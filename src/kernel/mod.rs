@@ -15,6 +15,7 @@ pub mod addresses;
 pub mod guard;
 mod journal;
 mod known;
+pub mod look;
 mod messages;
 mod neighbour;
 pub mod neighbours;

@@ -2,12 +2,14 @@
 
 use std::net::IpAddr;
 
+use serde::{Deserialize, Serialize};
+
 use super::PROTOCOL;
 use super::place::Place;
 use crate::model::{FibRoute, Hop, Prefix, Target};
 
 /// What becomes of a packet (`rtm_type`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum RouteKind {
     /// It goes to a next hop or an interface.
     Unicast,
@@ -18,7 +20,7 @@ pub enum RouteKind {
 }
 
 /// One way out of a route.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct KernelHop {
     /// The neighbour; `None` when everything the route leads to is on the interface.
     pub gateway: Option<IpAddr>,
@@ -37,7 +39,8 @@ impl KernelHop {
 }
 
 /// A route as the kernel shows it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct KernelRoute {
     /// Its destination.
     pub destination: Prefix,

@@ -17,6 +17,7 @@ pub mod case;
 #[cfg(test)]
 mod cases;
 pub mod evidence;
+pub mod forecast;
 pub mod metrics;
 pub mod network;
 mod observe;

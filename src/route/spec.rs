@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use serde::{Deserialize, Serialize};
+
 use crate::api::{EntryFlag, NodeRouteSpec};
 use crate::model::Prefix;
 use crate::model::views::NodeView;
@@ -12,7 +14,7 @@ const ZONE: &str = "topology.kubernetes.io/zone";
 const MOST_ADDRESSES: usize = 16;
 
 /// Which routes are ours to see to.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Responsibility {
     /// Those of every Node's pod CIDRs: nobody has said otherwise.
     #[default]

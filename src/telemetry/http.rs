@@ -1,4 +1,4 @@
-//! The diagnostics port: `/healthz`, `/readyz`, `/metrics`.
+//! The diagnostics port: `/healthz`, `/readyz`, `/metrics`, `/state`.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,8 +8,11 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
+use serde_json::Value;
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -38,6 +41,28 @@ pub struct Diagnostics {
     pub registry: Arc<Registry>,
     /// Whether the process does its work: `/readyz` answers 200 then, 503 before.
     pub is_ready: watch::Receiver<bool>,
+    /// What `/state` shows.
+    pub state: StatePage,
+}
+
+/// Makes the answer to `/state`.
+#[derive(Clone)]
+pub struct StatePage(Arc<dyn Fn() -> BoxFuture<'static, anyhow::Result<Value>> + Send + Sync>);
+
+impl StatePage {
+    /// Asks `make` each time; an error is answered as 503, in its words.
+    pub fn new<F>(make: impl Fn() -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = anyhow::Result<Value>> + Send + 'static,
+    {
+        Self(Arc::new(move || make().boxed()))
+    }
+}
+
+impl std::fmt::Debug for StatePage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("StatePage")
+    }
 }
 
 /// Listens on `address`.
@@ -57,6 +82,7 @@ pub async fn serve(listener: TcpListener, diagnostics: Diagnostics) -> Result<()
         .route("/healthz", get(async || "ok"))
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
+        .route("/state", get(state))
         .with_state(diagnostics);
     axum::serve(listener, router).await.map_err(HttpError::Serve)
 }
@@ -66,6 +92,13 @@ async fn ready(State(diagnostics): State<Diagnostics>) -> Response {
         "ok".into_response()
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, "not ready").into_response()
+    }
+}
+
+async fn state(State(diagnostics): State<Diagnostics>) -> Response {
+    match diagnostics.state.0().await {
+        Ok(state) => ([(header::CONTENT_TYPE, "application/json")], state.to_string()).into_response(),
+        Err(error) => (StatusCode::SERVICE_UNAVAILABLE, format!("{error:#}")).into_response(),
     }
 }
 

@@ -257,8 +257,22 @@ fn on_a_lan(address: IpAddr) -> LocalAddress {
 #[test]
 fn each_example_leads_to_its_expected_plan() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
-    for folder in fs::read_dir(examples).expect("examples").map(|entry| entry.expect("an entry").path()) {
+    let folders = fs::read_dir(examples).expect("examples").map(|entry| entry.expect("an entry").path());
+    for folder in folders.filter(|folder| folder.join("cloud-config.yaml").exists()) {
         let plan = serde_saphyr::to_string(&Cluster::of(&folder).plan).expect("a plan is YAML");
         check_or_write(&folder.join("expected-plan.txt"), &plan);
+    }
+}
+
+#[test]
+fn a_saved_state_leads_to_its_plan() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/saved-state");
+    for name in ["agent", "controller"] {
+        let state = folder.join(format!("{name}.json"));
+        let cairn = std::process::Command::new(env!("CARGO_BIN_EXE_cairn")).args(["plan", "--from"]).arg(state).output();
+        let output = cairn.expect("cairn plan runs");
+        let (said, complaint) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{name}: {complaint}");
+        check_or_write(&folder.join(format!("{name}-plan.txt")), &said);
     }
 }

@@ -1,0 +1,135 @@
+//! What an agent would do to its kernel's routes, and why: the planners of the agent itself on a saved state.
+
+use std::fmt;
+
+use crate::agent::desired;
+use crate::agent::entries::Memory;
+use crate::agent::routes::RoutePlan;
+use crate::agent::state::State;
+use crate::kernel::place::Place;
+use crate::kernel::plan::{self, RouteChange};
+use crate::kernel::route::{KernelRoute, RouteKind};
+use crate::model::{FibRoute, Moment, Prefix};
+
+/// What would happen.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Forecast {
+    /// What would be done, and what cannot be, by destination.
+    pub steps: Vec<Step>,
+    /// How many routes are as they should be.
+    pub kept: usize,
+}
+
+/// One route that is not as it should be.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Step {
+    /// Where packets want to go; a pod CIDR that does not parse as it is written.
+    pub destination: String,
+    /// What would be done.
+    pub verb: Verb,
+    /// Where they would go by this route.
+    pub target: String,
+    /// Why.
+    pub why: String,
+}
+
+/// What would be done about a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verb {
+    /// It would be added.
+    Add,
+    /// It would take the place of another of ours.
+    Replace,
+    /// It would be removed.
+    Remove,
+    /// Nothing can be done.
+    None,
+}
+
+/// Plans a saved state. `None` when its table or metric is none.
+pub fn forecast(state: &State) -> Option<Forecast> {
+    let place = Place::new(state.table, state.metric)?;
+    let routes = desired::plan(&state.snapshot, &mut Memory::default(), Moment::default()).routes;
+    let (present, around) = state.kernel.present(place);
+    let destinations = plan::all_destinations(&routes.wanted, &present);
+    let planned = plan::plan(&routes.wanted, &present, destinations, around);
+    let mut steps: Vec<_> = planned.changes.iter().map(|change| step(change, &routes, &state.kernel.routes)).collect();
+    steps.extend(planned.failed.iter().map(|(route, failure)| Step {
+        destination: route.destination.to_string(),
+        verb: Verb::None,
+        target: format!("via {}", route.target),
+        why: format!("{}: {failure}", owner(&route.destination, &routes)),
+    }));
+    steps.extend(routes.exceptions.iter().map(|exception| Step {
+        destination: exception.cidr.clone(),
+        verb: Verb::None,
+        target: String::new(),
+        why: format!("pods of node {}: {}", exception.node, exception.message),
+    }));
+    steps.sort();
+    let is_touched = |route: &&FibRoute| {
+        let is_made = planned.changes.iter().any(|change| change.makes() == Some(*route));
+        is_made || planned.failed.contains_key(*route)
+    };
+    let kept = routes.wanted.routes().filter(|route| !is_touched(route)).count();
+    Some(Forecast { steps, kept })
+}
+
+fn step(change: &RouteChange, routes: &RoutePlan, present: &[KernelRoute]) -> Step {
+    let destination = change.destination();
+    let here: Vec<_> = present.iter().filter(|route| route.is_ours() && route.destination == destination).collect();
+    let (verb, target, why) = match change {
+        RouteChange::Add(route) => {
+            let why = format!("{}; there is no route of ours yet", owner(&destination, routes));
+            (Verb::Add, route.target.to_string(), why)
+        }
+        RouteChange::Replace(route) => {
+            let now: Vec<_> = here.iter().map(|route| target(route)).collect();
+            let why = format!("{}; ours goes to {} now", owner(&destination, routes), now.join(" and "));
+            (Verb::Replace, route.target.to_string(), why)
+        }
+        RouteChange::Delete(route) if routes.wanted.to(&destination).is_empty() => {
+            (Verb::Remove, target(route), "no other node has this pod CIDR".to_owned())
+        }
+        RouteChange::Delete(route) => {
+            let why = format!("{}; another route of ours leads there", owner(&destination, routes));
+            (Verb::Remove, target(route), why)
+        }
+    };
+    Step { destination: destination.to_string(), verb, target: format!("via {target}"), why }
+}
+
+fn owner(destination: &Prefix, routes: &RoutePlan) -> String {
+    routes.owners.get(destination).map_or_else(|| "wanted".to_owned(), |node| format!("pods of node {node}"))
+}
+
+fn target(route: &KernelRoute) -> String {
+    let hops: Vec<_> = route.hops.iter().filter_map(|hop| hop.gateway).map(|gateway| gateway.to_string()).collect();
+    match (route.kind, hops.is_empty()) {
+        (RouteKind::Blackhole, _) => "a blackhole".to_owned(),
+        (_, true) => "an interface".to_owned(),
+        (_, false) => hops.join(", "),
+    }
+}
+
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Add => "add",
+            Self::Replace => "replace",
+            Self::Remove => "remove",
+            Self::None => "no route",
+        })
+    }
+}
+
+impl fmt::Display for Forecast {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width = |of: fn(&Step) -> &str| self.steps.iter().map(|step| of(step).len()).max().unwrap_or_default();
+        let (destinations, targets) = (width(|step| &step.destination), width(|step| &step.target));
+        for Step { destination, verb, target, why } in &self.steps {
+            writeln!(f, "{verb:<8} {destination:<destinations$}  {target:<targets$}  {why}")?;
+        }
+        writeln!(f, "as they should be: {}", self.kept)
+    }
+}
