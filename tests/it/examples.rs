@@ -269,7 +269,8 @@ fn a_saved_state_leads_to_its_plan() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/saved-state");
     for name in ["agent", "controller"] {
         let state = folder.join(format!("{name}.json"));
-        let cairn = std::process::Command::new(env!("CARGO_BIN_EXE_cairn")).args(["plan", "--from"]).arg(state).output();
+        let cairn =
+            std::process::Command::new(env!("CARGO_BIN_EXE_cairn")).args(["plan", "--from"]).arg(state).output();
         let output = cairn.expect("cairn plan runs");
         let (said, complaint) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(output.status.success(), "{name}: {complaint}");
