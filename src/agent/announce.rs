@@ -185,7 +185,7 @@ fn around(cidr: Prefix, bgp: &Bgp) -> Option<Prefix> {
 }
 
 /// Something in the network that is no pod, and that would be cut off if nodes announced all of it.
-fn stranger(snapshot: &Snapshot, network: Prefix) -> Option<String> {
+pub fn stranger(snapshot: &Snapshot, network: Prefix) -> Option<String> {
     let of_nodes = snapshot.node_routes.values().flat_map(|route| {
         route.addresses.iter().map(move |address| (*address, format!("{address}, an address of node {}", route.node)))
     });

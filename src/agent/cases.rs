@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use crate::agent::snapshot::{NodeRouteView, Snapshot};
+use crate::agent::snapshot::{NodeRouteView, OwnCidr, Snapshot};
 use crate::api::{EntryFlag, NodeRoute, NodeRouteSpec};
 use crate::config::Peer;
 use crate::model::LocalAddress;
@@ -23,6 +23,8 @@ pub(super) fn snapshot() -> Builder {
         node_routes: BTreeMap::new(),
         peers: Vec::new(),
         advertisements: Vec::new(),
+        learned: BTreeMap::new(),
+        own_cidr: OwnCidr::Left,
         pools: Vec::new(),
         services: BTreeMap::new(),
         endpoints: BTreeMap::new(),

@@ -9,19 +9,25 @@ use std::sync::Arc;
 
 use crate::agent::announce::{self, AnnouncePlan};
 use crate::agent::entries::{self, EntryPlan, Memory};
+use crate::agent::imports::{self, ImportPlan};
+use crate::agent::last_resort;
 use crate::agent::peers;
 use crate::agent::routes::{self, RoutePlan};
 use crate::agent::snapshot::{NodeRouteView, Snapshot};
 use crate::agent::witness;
 use crate::api::PeerException;
 use crate::config::peer::Peer;
-use crate::model::{Moment, Neighbour, NextHops, NodeName, RouterId};
+use crate::model::{FibRoute, FibWish, Moment, Neighbour, NextHops, NodeName, RouterId};
 
 /// Everything this node should do.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Desired {
     /// Kernel routes to other nodes' pods.
     pub routes: RoutePlan,
+    /// Kernel routes that routers told of.
+    pub imports: ImportPlan,
+    /// Kernel routes for packets that would go in circles.
+    pub last_resorts: BTreeSet<FibRoute>,
     /// Addresses of Services this node is an entry for.
     pub entries: EntryPlan,
     /// What to announce: the own pod CIDRs and those addresses.
@@ -42,6 +48,18 @@ pub struct Desired {
     pub neighbours: BTreeSet<Neighbour>,
 }
 
+impl Desired {
+    /// Every kernel route there should be.
+    pub fn fib(&self) -> FibWish {
+        let mut wish = self.routes.wanted.clone();
+        for route in self.imports.routes.iter().chain(&self.last_resorts) {
+            let others = wish.to(&route.destination).to_vec();
+            wish.set(route.destination, others.into_iter().chain([route.clone()]));
+        }
+        wish
+    }
+}
+
 /// Plans everything; `memory` is brought up to `now`.
 pub fn plan(snapshot: &Snapshot, memory: &mut Memory, now: Moment) -> Desired {
     let own = snapshot.node_routes.get(snapshot.me.as_str());
@@ -50,10 +68,14 @@ pub fn plan(snapshot: &Snapshot, memory: &mut Memory, now: Moment) -> Desired {
     let is_witness_of = |route: &NodeRouteView| route.witnesses.iter().any(|name| name == snapshot.me.as_str());
     let routes = routes::plan(snapshot);
     let witnessed: Vec<_> = snapshot.node_routes.values().filter(|route| is_witness_of(route)).cloned().collect();
+    let imports = imports::plan(snapshot, &routes);
+    let announce = announce::plan(snapshot, &entries, &peers);
     Desired {
         neighbours: witness::neighbours(&witnessed, &routes),
+        last_resorts: last_resort::plan(snapshot, &routes, &imports, &announce),
         routes,
-        announce: announce::plan(snapshot, &entries, &peers),
+        imports,
+        announce,
         peers,
         doubles,
         router_id: router_id(snapshot, own),

@@ -9,7 +9,7 @@ use crate::agent::state::State;
 use crate::kernel::place::Place;
 use crate::kernel::plan::{self, RouteChange};
 use crate::kernel::route::{KernelRoute, RouteKind};
-use crate::model::{FibRoute, Moment, Prefix};
+use crate::model::{FibRoute, FibWish, Moment, Rank};
 
 /// What would happen.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -49,16 +49,18 @@ pub enum Verb {
 /// Plans a saved state. `None` when its table or metric is none.
 pub fn forecast(state: &State) -> Option<Forecast> {
     let place = Place::new(state.table, state.metric)?;
-    let routes = desired::plan(&state.snapshot, &mut Memory::default(), Moment::default()).routes;
+    let desired = desired::plan(&state.snapshot, &mut Memory::default(), Moment::default());
+    let (fib, routes) = (desired.fib(), desired.routes);
     let (present, around) = state.kernel.present(place);
-    let destinations = plan::all_destinations(&routes.wanted, &present);
-    let planned = plan::plan(&routes.wanted, &present, destinations, around);
-    let mut steps: Vec<_> = planned.changes.iter().map(|change| step(change, &routes, &state.kernel.routes)).collect();
+    let destinations = plan::all_destinations(&fib, &present);
+    let planned = plan::plan(&fib, &present, destinations, around);
+    let mut steps: Vec<_> =
+        planned.changes.iter().map(|change| step(change, &fib, &routes, &state.kernel.routes)).collect();
     steps.extend(planned.failed.iter().map(|(route, failure)| Step {
         destination: route.destination.to_string(),
         verb: Verb::None,
         target: format!("via {}", route.target),
-        why: format!("{}: {failure}", owner(&route.destination, &routes)),
+        why: format!("{}: {failure}", purpose(route, &routes)),
     }));
     steps.extend(routes.exceptions.iter().map(|exception| Step {
         destination: exception.cidr.clone(),
@@ -71,36 +73,45 @@ pub fn forecast(state: &State) -> Option<Forecast> {
         let is_made = planned.changes.iter().any(|change| change.makes() == Some(*route));
         is_made || planned.failed.contains_key(*route)
     };
-    let kept = routes.wanted.routes().filter(|route| !is_touched(route)).count();
+    let kept = fib.routes().filter(|route| !is_touched(route)).count();
     Some(Forecast { steps, kept })
 }
 
-fn step(change: &RouteChange, routes: &RoutePlan, present: &[KernelRoute]) -> Step {
+fn step(change: &RouteChange, fib: &FibWish, routes: &RoutePlan, present: &[KernelRoute]) -> Step {
     let destination = change.destination();
     let here: Vec<_> = present.iter().filter(|route| route.is_ours() && route.destination == destination).collect();
     let (verb, target, why) = match change {
         RouteChange::Add(route) => {
-            let why = format!("{}; there is no route of ours yet", owner(&destination, routes));
+            let why = format!("{}; there is no route of ours yet", purpose(route, routes));
             (Verb::Add, route.target.to_string(), why)
         }
         RouteChange::Replace(route) => {
             let now: Vec<_> = here.iter().map(|route| target(route)).collect();
-            let why = format!("{}; ours goes to {} now", owner(&destination, routes), now.join(" and "));
+            let why = format!("{}; ours goes to {} now", purpose(route, routes), now.join(" and "));
             (Verb::Replace, route.target.to_string(), why)
         }
-        RouteChange::Delete(route) if routes.wanted.to(&destination).is_empty() => {
+        RouteChange::Delete(route) if fib.to(&destination).is_empty() => {
             (Verb::Remove, target(route), "no other node has this pod CIDR".to_owned())
         }
         RouteChange::Delete(route) => {
-            let why = format!("{}; another route of ours leads there", owner(&destination, routes));
+            let why = fib.to(&destination).first().map_or_else(String::new, |wanted| purpose(wanted, routes));
+            let why = format!("{why}; another route of ours leads there");
             (Verb::Remove, target(route), why)
         }
     };
     Step { destination: destination.to_string(), verb, target: format!("via {target}"), why }
 }
 
-fn owner(destination: &Prefix, routes: &RoutePlan) -> String {
-    routes.owners.get(destination).map_or_else(|| "wanted".to_owned(), |node| format!("pods of node {node}"))
+/// What the route is for.
+fn purpose(route: &FibRoute, routes: &RoutePlan) -> String {
+    match route.rank {
+        Rank::Direct => {
+            let owner = routes.owners.get(&route.destination);
+            owner.map_or_else(|| "wanted".to_owned(), |node| format!("pods of node {node}"))
+        }
+        Rank::Learned => "a router told of it".to_owned(),
+        Rank::LastResort => "pods of this node that are not there".to_owned(),
+    }
 }
 
 fn target(route: &KernelRoute) -> String {

@@ -23,7 +23,9 @@ pub mod default_addresses;
 pub mod desired;
 pub mod entries;
 pub mod forecast;
+pub mod imports;
 pub mod last_good;
+pub mod last_resort;
 mod metrics;
 mod outcome;
 pub mod peers;
@@ -54,7 +56,7 @@ use crate::agent::entries::Memory;
 use crate::agent::metrics::Metrics;
 use crate::agent::publisher::Publication;
 use crate::agent::rooms::Rooms;
-use crate::agent::snapshot::Snapshot;
+use crate::agent::snapshot::{Here, OwnCidr, Snapshot};
 use crate::agent::state::State;
 use crate::agent::stores::{InForce, Stores};
 use crate::api::PeerException;
@@ -82,6 +84,8 @@ pub struct Options {
     pub node: NodeName,
     /// Where the diagnostics port listens.
     pub diagnostics: SocketAddr,
+    /// What becomes of packets to pods of this node that are not there.
+    pub own_cidr: OwnCidr,
 }
 
 /// Runs the agent until `stop` is ready.
@@ -108,6 +112,7 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) -> anyhow::Re
         me: options.node,
         boot_id: boot_id.trim().to_owned(),
         metrics,
+        own_cidr: options.own_cidr,
         written: InForce::default(),
         memory: Memory::default(),
         router_id: None,
@@ -156,6 +161,7 @@ struct Agent {
     boot_id: String,
     metrics: Metrics,
     stores: Stores,
+    own_cidr: OwnCidr,
     written: InForce,
     memory: Memory,
     router_id: Option<RouterId>,
@@ -181,7 +187,8 @@ impl Agent {
     fn plan(&mut self) -> Option<Moment> {
         // Without all routes or the own networks, a wish would leave out what is merely unknown.
         let local = self.rooms.local_addresses().filter(|_| self.stores.node_routes.is_synced())?;
-        let (snapshot, mut wrong_peers) = self.stores.snapshot(&self.me, local, &mut self.written);
+        let here = Here { me: self.me.clone(), local, learned: self.rooms.learned(), own_cidr: self.own_cidr };
+        let (snapshot, mut wrong_peers) = self.stores.snapshot(here, &mut self.written);
         let desired = desired::plan(&snapshot, &mut self.memory, clock::now());
         self.rooms.wish_routes(&desired);
         let is_synced = self.stores.is_synced();

@@ -25,6 +25,13 @@ pub fn outcome(
         for (reason, count) in &peer.withheld {
             add(format!("{count} prefixes withheld: {reason}"));
         }
+        if peer.over_limit > 0 {
+            add(format!(
+                "{} routes are left out: the peer tells more than the {} that its policy takes",
+                peer.over_limit,
+                peer.learned.len()
+            ));
+        }
     }
     Outcome {
         settled: routes.wish.clone(),

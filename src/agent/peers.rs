@@ -63,8 +63,15 @@ mod tests {
         let peer = |name: &str, address: &str, port: u16, rack: Option<&str>| {
             let node_selector = rack.map(|rack| ("rack".to_owned(), rack.to_owned())).into_iter().collect();
             let (address, hold_time_seconds) = (address.to_owned(), 9);
-            let spec =
-                BgpPeerSpec { local_asn: 64513, peer_asn: 64512, address, port, hold_time_seconds, node_selector };
+            let spec = BgpPeerSpec {
+                local_asn: 64513,
+                peer_asn: 64512,
+                address,
+                port,
+                hold_time_seconds,
+                import: None,
+                node_selector,
+            };
             Arc::new(Peer::check(name, &spec).expect("a peer"))
         };
         let oldest_first = [

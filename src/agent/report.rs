@@ -81,6 +81,7 @@ pub fn report(me: &NodeName, boot_id: &str, desired: &Desired, outcome: &Outcome
     exceptions.truncate(EXCEPTIONS);
     let installed = plan.wanted.routes().filter(|route| outcome.is_installed(route)).count();
     let mut peer_exceptions = outcome.peer_exceptions.clone();
+    peer_exceptions.extend(desired.imports.exceptions.iter().cloned());
     peer_exceptions.truncate(EXCEPTIONS);
     let adverts = desired.announce.exceptions.iter().take(EXCEPTIONS).cloned().collect();
     NodeReportStatus {
@@ -101,6 +102,7 @@ pub fn report(me: &NodeName, boot_id: &str, desired: &Desired, outcome: &Outcome
             peers: count(desired.peers.len()),
             established: outcome.established,
             announced: outcome.announced,
+            imported: count(desired.imports.routes.iter().filter(|route| outcome.is_installed(route)).count()),
             exceptions: peer_exceptions,
             adverts,
         },

@@ -11,6 +11,7 @@ use tracing::warn;
 
 use crate::agent::Options;
 use crate::agent::desired::Desired;
+use crate::agent::imports::Learned;
 use crate::agent::metrics::Metrics;
 use crate::agent::outcome::outcome;
 use crate::agent::publisher::{self, Publication};
@@ -103,9 +104,15 @@ impl Rooms {
         self.local.borrow().as_deref().cloned()
     }
 
+    /// What each router told of and may tell of.
+    pub fn learned(&self) -> Learned {
+        let status = self.speaker_status.borrow();
+        status.peers.iter().map(|(name, peer)| (name.clone(), Arc::clone(&peer.learned))).collect()
+    }
+
     /// Hands the kernel its routes, and the next hops to ask for.
     pub fn wish_routes(&self, desired: &Desired) {
-        set(&self.routes, Some(Arc::new(desired.routes.wanted.clone())));
+        set(&self.routes, Some(Arc::new(desired.fib())));
         set(&self.neighbours, Arc::new(desired.neighbours.clone()));
     }
 
@@ -169,6 +176,7 @@ fn peer_config(peer: &Peer) -> PeerConfig {
         peer_asn: peer.peer_asn,
         address: peer.address,
         port: peer.port,
+        import: peer.import.clone(),
         hold_time: HoldTime::try_from(peer.hold_time.unwrap_or_default()).unwrap_or_else(|error| {
             // `Peer` holds the same rule; a difference between the two must not end a session.
             warn!(peer = %peer.name, %error, "using the default hold time");

@@ -69,7 +69,7 @@ fn gateway(
 }
 
 /// The address as a next hop, when it is another host's on a network of this node.
-fn neighbour(address: IpAddr, local: &[LocalAddress]) -> Option<Hop> {
+pub fn neighbour(address: IpAddr, local: &[LocalAddress]) -> Option<Hop> {
     let is_own = local.iter().any(|own| own.address == address);
     let on_link =
         local.iter().find(|own| own.prefix.length() < own.prefix.family().bits() && own.prefix.contains(address));

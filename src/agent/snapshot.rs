@@ -7,6 +7,7 @@ use std::sync::Arc;
 use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
 
+use crate::agent::imports::Learned;
 use crate::agent::last_good::{Checked, created_seconds};
 use crate::api::{AddressPool, EntryFlag, NodeRoute};
 use crate::config::peer::Peer;
@@ -34,12 +35,28 @@ pub struct Snapshot {
     /// The pools that are configured without a fault, the oldest first.
     #[serde(default)]
     pub pools: Vec<Arc<PoolView>>,
+    /// What each router told of and may tell of.
+    #[serde(default)]
+    pub learned: Learned,
+    /// What is to be done about packets to pods that are not there.
+    #[serde(default)]
+    pub own_cidr: OwnCidr,
     /// The Services of type LoadBalancer.
     #[serde(default)]
     pub services: BTreeMap<String, Arc<ServiceView>>,
     /// The EndpointSlices of Services.
     #[serde(default)]
     pub endpoints: BTreeMap<String, Arc<EndpointView>>,
+}
+
+/// What becomes of packets to pods that are not there (any more).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum OwnCidr {
+    /// They are dropped: a route worse than all others leads nowhere.
+    Blackholed,
+    /// They go where other routes lead.
+    #[default]
+    Left,
 }
 
 /// What announcements depend on of an `AddressPool`.
@@ -64,6 +81,19 @@ impl PoolView {
     pub fn new(pool: Pool, labels: &BTreeMap<String, String>) -> Self {
         Self { name: pool.name, labels: labels.clone(), blocks: pool.written }
     }
+}
+
+/// What the node's own rooms know, and what it was told at its start.
+#[derive(Debug, Clone)]
+pub struct Here {
+    /// The node this agent runs on.
+    pub me: NodeName,
+    /// The addresses of its interfaces.
+    pub local: Vec<LocalAddress>,
+    /// What each router told of and may tell of.
+    pub learned: Learned,
+    /// What is to be done about packets to pods that are not there.
+    pub own_cidr: OwnCidr,
 }
 
 /// A `NodeRoute`, parsed.

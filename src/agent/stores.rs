@@ -10,13 +10,13 @@ use kube::{Api, Client};
 use crate::agent::announce;
 use crate::agent::last_good::{Checked, LastGood};
 use crate::agent::peers::{self, PeerView, Peers};
-use crate::agent::snapshot::{NodeRouteView, PoolView, Snapshot};
+use crate::agent::snapshot::{Here, NodeRouteView, PoolView, Snapshot};
 use crate::api::{self, AddressPool, BgpPeer, NodeRoute, PeerException};
 use crate::cluster::store::Store;
 use crate::cluster::views;
 use crate::config::Advertisement;
+use crate::model::NodeName;
 use crate::model::views::{EndpointView, NodeView, ServiceView};
-use crate::model::{LocalAddress, NodeName};
 
 /// What people write, as it was last right.
 #[derive(Debug, Clone, Default)]
@@ -101,21 +101,19 @@ impl Stores {
     }
 
     /// What is known now, and what is wrong with the configured routers.
-    pub fn snapshot(
-        &self,
-        me: &NodeName,
-        local: Vec<LocalAddress>,
-        written: &mut InForce,
-    ) -> (Snapshot, Vec<PeerException>) {
+    pub fn snapshot(&self, here: Here, written: &mut InForce) -> (Snapshot, Vec<PeerException>) {
+        let Here { me, local, learned, own_cidr } = here;
         let exceptions = written.peers.take(&self.peers.snapshot());
         // The leader tells what is wrong with these.
         written.advertisements.take(&self.advertisements.snapshot());
         written.pools.take(&self.pools.snapshot());
         let node: Option<Arc<NodeView>> = self.node.get(me.as_str());
         let snapshot = Snapshot {
-            me: me.clone(),
             labels: node.map(|node| node.labels.clone()).unwrap_or_default(),
+            me,
             local,
+            learned,
+            own_cidr,
             node_routes: self.node_routes.snapshot(),
             peers: written.peers.in_force(),
             advertisements: written.advertisements.in_force(),

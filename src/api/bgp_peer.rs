@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A router that nodes announce their pod CIDRs and the addresses of Services to.
@@ -47,9 +48,60 @@ pub struct BgpPeerSpec {
     #[serde(default = "default_hold_time_seconds")]
     #[schemars(range(min = 0, max = 65535))]
     pub hold_time_seconds: u16,
+    /// Which of the router's routes go into the nodes' kernels; without it none do (RFC 8212).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub import: Option<ImportPolicy>,
     /// Labels of the nodes that keep a session with this router; none means every node.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
+}
+
+/// Which routes are taken from a router.
+///
+/// They get our protocol number (202) and a metric behind the routes to nodes on the own networks, and go with the
+/// session. A route is refused all the same that is, or lies within, a network of the node, its pod CIDRs, those of nodes
+/// that it reaches directly, the address of a router or Service, or a pool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ImportPolicy {
+    /// Routes that are taken, each by one of these; 1 to 100.
+    #[schemars(length(min = 1, max = 100))]
+    pub prefixes: Vec<ImportPrefix>,
+    /// The most routes that are taken from the router, 1 to 100000. Beyond it the session goes on, those that are in stay, no
+    /// others are taken, and the nodes' reports say how many are left out.
+    #[serde(default = "default_max_prefixes")]
+    #[schemars(range(min = 1, max = 100_000))]
+    pub max_prefixes: u32,
+}
+
+/// Routes by their destination.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[x_kube(validation = Rule::new(
+    "!has(self.ge) || self.ge >= cidr(self.prefix).prefixLength()"
+).message("ge is at least the length of the prefix").field_path(".ge"))]
+#[x_kube(validation = Rule::new(
+    "!has(self.le) || self.le >= (has(self.ge) ? self.ge : cidr(self.prefix).prefixLength())"
+).message("le is at least ge, and the length of the prefix").field_path(".le"))]
+pub struct ImportPrefix {
+    /// The network, such as `10.0.0.0/8` or `fd00::/8`. Alone it means exactly this route; so `0.0.0.0/0` and `::/0` mean the default
+    /// route, which nothing else takes.
+    #[x_kube(validation = Rule::new("isCIDR(self) && cidr(self) == cidr(self).masked()")
+        .message("prefix is a CIDR without host bits, such as 10.0.0.0/8 or fd00::/8"))]
+    #[schemars(length(max = 49))]
+    pub prefix: String,
+    /// The shortest routes within it that are meant, in bits; with `ge` alone, up to those of one address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 128))]
+    pub ge: Option<u8>,
+    /// The longest routes within it that are meant, in bits; with `le` alone, from the network itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 128))]
+    pub le: Option<u8>,
+}
+
+fn default_max_prefixes() -> u32 {
+    1000
 }
 
 fn default_port() -> u16 {

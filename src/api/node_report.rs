@@ -218,7 +218,10 @@ pub struct BgpReport {
     pub established: u32,
     /// Prefixes announced in each Established session.
     pub announced: u32,
-    /// Peers without a session, and why; the first 32.
+    /// Routes that routers told of and that are in the kernel.
+    #[serde(default)]
+    pub imported: u32,
+    /// Peers without a session, routes that are not taken from them, and why; the first 32.
     #[serde(default)]
     pub exceptions: Vec<PeerException>,
     /// What is announced otherwise than Advertisements say; the first 32.

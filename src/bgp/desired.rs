@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::config::peer::Import;
 use crate::model::{Adverts, Asn, NextHops, PeerName, RouterId};
 
 /// The complete wish; each one replaces the one before it.
@@ -41,6 +42,8 @@ pub struct PeerConfig {
     pub port: u16,
     /// The hold time to propose; a change holds from the next session on and resets none.
     pub hold_time: HoldTime,
+    /// Which of its routes are taken; a change resets nothing.
+    pub import: Import,
 }
 
 impl PeerConfig {

@@ -80,6 +80,8 @@ pub(super) struct Negotiated {
     pub context: Context,
     /// The smaller of the two hold times.
     pub hold_time: HoldTime,
+    /// Whether the peer tells its routes anew when asked (RFC 2918).
+    pub refreshes: bool,
 }
 
 /// Who we are and whom we expect; fixed for the life of a machine.
@@ -300,6 +302,7 @@ impl Fsm {
                 peering: self.peering(),
                 families: Families { v4: open.carries(Family::V4), v6: open.carries(Family::V6) },
             },
+            refreshes: open.capabilities.contains(&Capability::RouteRefresh),
             // Zero means "never" and is the smallest number all the same (RFC 4271 §4.2).
             hold_time: self.hold_time.min(open.hold_time),
         })

@@ -1,7 +1,7 @@
 //! Our own BGP speaker: tells the routers which prefixes lead to this node (RFC 4271).
 //!
 //! It dials each router and announces; it has no listening socket, so a router has to accept
-//! connections from this node. It never imports a route (RFC 8212: no policy, no routes), never
+//! connections from this node. It takes no route that a peer's policy does not ask for (RFC 8212), never
 //! touches the kernel's routing table and never decides what is announced: the agent says that,
 //! whole, in a [`Desired`], and reads a [`SpeakerStatus`].
 //!
@@ -12,7 +12,7 @@
 //! - When the wish's sender is gone, every session says Cease and ends within a second.
 //!
 //! Pure: [`codec`] (octets), `fsm` (one session's state machine), `rib` (what a peer has and should
-//! have). Shell: `speaker` (a task a peer) → `session` (drives one machine) → `connection` (TCP).
+//! have), `rib_in` (what it told). Shell: `speaker` (a task a peer) → `session` (drives one machine) → `connection` (TCP).
 //! Start reading at [`run`].
 
 pub mod codec;
@@ -20,6 +20,7 @@ mod connection;
 mod desired;
 mod fsm;
 mod rib;
+mod rib_in;
 mod session;
 mod speaker;
 mod status;

@@ -7,7 +7,7 @@
 
 use std::future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,11 +19,12 @@ use tracing::{debug, info, warn};
 use crate::cluster::clock::{now, until};
 use crate::model::{Adverts, Moment, PeerName};
 
-use super::codec::{self, Message, Notification, Reason};
+use super::codec::{self, Message, Notification, Reason, Refresh};
 use super::connection::{self, Connection};
 use super::desired::{Desired, PeerConfig};
 use super::fsm::{Fsm, Input, Negotiated, Output};
 use super::rib::{AdjRibOut, session_next_hops};
+use super::rib_in::AdjRibIn;
 use super::status::{ConnectError, PeerError, PeerStatus, SpeakerStatus};
 
 /// The least send hold time; twice the hold time, if that is more (RFC 9687 §4).
@@ -129,6 +130,8 @@ impl Link {
 /// What an Established session has besides its machine.
 struct Exchange {
     rib: AdjRibOut,
+    rib_in: AdjRibIn,
+    refreshes: bool,
     send_hold: Duration,
 }
 
@@ -184,13 +187,16 @@ impl Session {
     /// Takes a new wish. What the OPENs settled cannot change within a session; all else can.
     async fn adopt(&mut self, config: PeerConfig, wish: Arc<Desired>) {
         let is_same_session = {
-            let PeerConfig { name: _, local_asn, peer_asn, address, port, hold_time: _ } = &self.config;
+            let PeerConfig { name: _, local_asn, peer_asn, address, port, hold_time: _, import: _ } = &self.config;
             (*local_asn, *peer_asn, *address, *port) == (config.local_asn, config.peer_asn, config.address, config.port)
                 && self.wish.router_id == wish.router_id
         };
         if is_same_session {
             self.fsm.propose(config.hold_time);
             (self.config, self.wish) = (config, wish);
+            if let Some(exchange) = &mut self.exchange {
+                exchange.rib_in.adopt(&self.config.import);
+            }
             self.want();
         } else {
             self.stop(Reason::OtherConfigurationChange.into()).await;
@@ -219,6 +225,7 @@ impl Session {
             match connection.message(&self.fsm.context()) {
                 Ok(Some(message)) => {
                     self.note_faults(&message);
+                    self.learn(&message);
                     self.step(Input::Received(message)).await;
                 }
                 Ok(None) => break,
@@ -232,6 +239,7 @@ impl Session {
 
     /// Writes what there is to say, as far as the peer takes it.
     async fn write(&mut self) {
+        self.ask();
         let Some(connection) = self.link.connection() else { return };
         let written = loop {
             let mut has_more = true;
@@ -297,8 +305,14 @@ impl Session {
 
     fn up(&mut self, negotiated: Negotiated) {
         let twice_the_hold_time = Duration::from_secs(2 * u64::from(negotiated.hold_time.seconds()));
-        let rib = AdjRibOut::new(negotiated.context, self.config.local_asn);
-        self.exchange = Some(Exchange { rib, send_hold: SEND_HOLD.max(twice_the_hold_time) });
+        let Negotiated { context, hold_time: _, refreshes } = negotiated;
+        let rib = AdjRibOut::new(context, self.config.local_asn);
+        // Without a connection there is nothing to read, and what is read ends the session.
+        let local_address = self.link.connection().and_then(|connection| connection.local_address().ok());
+        let local_address = local_address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        let rib_in = AdjRibIn::new(context, self.config.local_asn, local_address, self.config.import.clone());
+        let send_hold = SEND_HOLD.max(twice_the_hold_time);
+        self.exchange = Some(Exchange { rib, rib_in, refreshes, send_hold });
         self.want();
         self.last_error = None;
         self.logged.clear();
@@ -335,6 +349,23 @@ impl Session {
         }
     }
 
+    /// Takes the routes of an UPDATE.
+    fn learn(&mut self, message: &Message) {
+        if let (Message::Update(update), Some(exchange)) = (message, &mut self.exchange) {
+            exchange.rib_in.take(update);
+        }
+    }
+
+    /// Asks the peer to tell again what was not kept the last time.
+    fn ask(&mut self) {
+        let (Some(exchange), Some(connection)) = (&mut self.exchange, self.link.connection()) else { return };
+        while let Some(family) = exchange.rib_in.next_question() {
+            if exchange.refreshes {
+                codec::encode_refresh(Refresh::of(family), connection.outbound());
+            }
+        }
+    }
+
     fn note_faults(&self, message: &Message) {
         let Message::Update(update) = message else { return };
         for fault in &update.faults {
@@ -345,11 +376,14 @@ impl Session {
 
     fn publish(&self) {
         let rib = self.exchange.as_ref().map(|exchange| &exchange.rib);
+        let rib_in = self.exchange.as_ref().map(|exchange| &exchange.rib_in);
         let current = PeerStatus {
             state: self.fsm.state(),
             established_at: self.fsm.established_at(),
             advertised: rib.map_or(0, AdjRibOut::advertised),
             withheld: rib.map(|rib| rib.withheld().clone()).unwrap_or_default(),
+            learned: rib_in.map(|rib| Arc::clone(rib.routes())).unwrap_or_default(),
+            over_limit: rib_in.map_or(0, AdjRibIn::over_limit),
             last_error: self.last_error.clone(),
         };
         self.status.send_if_modified(|status| {

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 
+use crate::model::learned::LearnedRoutes;
 use crate::model::{Family, Moment, PeerName};
 
 use super::codec::Notification;
@@ -29,6 +31,10 @@ pub struct PeerStatus {
     pub advertised: usize,
     /// Prefixes it should have and cannot have, counted by reason.
     pub withheld: BTreeMap<Withheld, usize>,
+    /// What it told of and may tell of; nothing while it is not Established.
+    pub learned: Arc<LearnedRoutes>,
+    /// Routes that were left out because there are as many as the policy takes.
+    pub over_limit: usize,
     /// Why it is not Established, or why it was not the last time; forgotten when it is again.
     pub last_error: Option<PeerError>,
 }

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 
 use super::signal;
+use crate::agent::snapshot::OwnCidr;
 use crate::agent::{self, Options};
 use crate::cluster::client;
 use crate::model::NodeName;
@@ -24,6 +25,10 @@ pub struct Args {
     /// Where /healthz, /readyz, /metrics and /state are served.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:10262")]
     diagnostics_address: SocketAddr,
+    /// Drop packets to pods of this node that are not there, by a blackhole route to its pod CIDRs that is worse than
+    /// every other: without it they go in circles where no bridge has the CIDR.
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
+    blackhole_own_cidr: bool,
 }
 
 impl Args {
@@ -35,7 +40,8 @@ impl Args {
             let stop = signal::stop()?;
             let node = node_name(self.node_name)?;
             let client = client::connect(self.kubeconfig.as_deref()).await?;
-            agent::run(Options { client, node, diagnostics: self.diagnostics_address }, stop).await
+            let own_cidr = if self.blackhole_own_cidr { OwnCidr::Blackholed } else { OwnCidr::Left };
+            agent::run(Options { client, node, diagnostics: self.diagnostics_address, own_cidr }, stop).await
         })?;
         Ok(ExitCode::SUCCESS)
     }

@@ -8,8 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use super::selector::label_faults;
 use super::{Fault, Faults, FieldPath};
-use crate::api::BgpPeerSpec;
-use crate::model::{Asn, PeerName};
+use crate::api::{BgpPeerSpec, ImportPolicy, ImportPrefix};
+use crate::model::{Asn, PeerName, Prefix};
+
+/// The most routes that a node takes from a router.
+const MAX_PREFIXES: u32 = 100_000;
 
 /// A router, and which nodes keep a session with it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +31,8 @@ pub struct Peer {
     pub hold_time: Option<Duration>,
     /// Labels a node has to have, all of them; none means every node.
     pub node_selector: BTreeMap<String, String>,
+    /// Which of its routes are taken.
+    pub import: Import,
     /// Labels of the `BgpPeer` itself.
     pub labels: BTreeMap<String, String>,
 }
@@ -38,7 +43,7 @@ impl Peer {
     /// # Errors
     /// Every fault, with the object and the field below `spec`.
     pub fn check(name: &str, spec: &BgpPeerSpec) -> Result<Self, Faults> {
-        let BgpPeerSpec { local_asn, peer_asn, address, port, hold_time_seconds, node_selector } = spec;
+        let BgpPeerSpec { local_asn, peer_asn, address, port, hold_time_seconds, import, node_selector } = spec;
         let field = |name: &str| FieldPath::of("spec").field(name);
         let mut faults = Faults::NONE;
         let name = faults.take(
@@ -52,13 +57,16 @@ impl Peer {
             faults.push(Fault::new(field("port"), "0 is not a port: it takes 1 to 65535, as a rule 179"));
         }
         let hold_time = faults.take(check_hold_time(*hold_time_seconds, field("holdTimeSeconds")));
+        let import = faults.take(check_import(import.as_ref(), &field("import")));
         faults.extend(label_faults(node_selector, &field("nodeSelector")));
         let object = name.as_ref().map_or("BgpPeer without a name".to_owned(), |name| format!("BgpPeer {name}"));
-        match (name, local_asn, peer_asn, address, hold_time) {
-            (Some(name), Some(local_asn), Some(peer_asn), Some(address), Some(hold_time)) if faults.is_empty() => {
+        match (name, local_asn, peer_asn, address, hold_time, import) {
+            (Some(name), Some(local_asn), Some(peer_asn), Some(address), Some(hold_time), Some(import))
+                if faults.is_empty() =>
+            {
                 let (port, node_selector) = (*port, node_selector.clone());
                 let labels = BTreeMap::new();
-                Ok(Self { name, local_asn, peer_asn, address, port, hold_time, node_selector, labels })
+                Ok(Self { name, local_asn, peer_asn, address, port, hold_time, node_selector, import, labels })
             }
             _ => Err(faults.map(|fault| fault.of_object(object.clone()))),
         }
@@ -99,6 +107,89 @@ impl Peer {
             self.address, self.port, other.name
         )
     }
+}
+
+/// Which of a router's routes are taken; the default is none.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Import {
+    /// What is taken, each by one of these.
+    pub rules: Vec<ImportRule>,
+    /// The most routes.
+    pub max_prefixes: usize,
+}
+
+impl Import {
+    /// Whether a route to this prefix is taken.
+    pub fn takes(&self, prefix: &Prefix) -> bool {
+        self.rules.iter().any(|rule| rule.takes(prefix))
+    }
+
+    /// Whether no route is taken at all.
+    pub fn is_nothing(&self) -> bool {
+        self.rules.is_empty()
+    }
+}
+
+/// Routes within a network, by their length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImportRule {
+    network: Prefix,
+    least: u8,
+    most: u8,
+}
+
+impl ImportRule {
+    /// Routes within `network` from `ge` to `le` bits; without either exactly that to the network.
+    ///
+    /// The default route is taken only by a rule that is nothing but that: one that is to take every
+    /// network would otherwise hand a router everything.
+    ///
+    /// # Errors
+    /// One sentence, when no route is meant.
+    pub fn new(network: Prefix, ge: Option<u8>, le: Option<u8>) -> Result<Self, String> {
+        let (length, bits) = (network.length(), network.family().bits());
+        let has_range = ge.is_some() || le.is_some();
+        let least = ge.unwrap_or(length).max(u8::from(has_range && length == 0));
+        let most = le.unwrap_or(if ge.is_some() { bits } else { length });
+        if length <= ge.unwrap_or(length) && least <= most && most <= bits {
+            return Ok(Self { network, least, most });
+        }
+        let said = [("ge", ge), ("le", le)].into_iter().filter_map(|(name, said)| Some(format!("{name} {}", said?)));
+        Err(format!(
+            "{network} with {} takes no route: it takes {length} ≤ ge ≤ le ≤ {bits}, and for the default route neither",
+            said.collect::<Vec<_>>().join(" and ")
+        ))
+    }
+
+    fn takes(&self, prefix: &Prefix) -> bool {
+        (self.least..=self.most).contains(&prefix.length()) && self.network.contains(prefix.address())
+    }
+}
+
+fn check_import(policy: Option<&ImportPolicy>, field: &FieldPath) -> Result<Import, Faults> {
+    let Some(ImportPolicy { prefixes, max_prefixes }) = policy else { return Ok(Import::default()) };
+    let mut faults = Faults::NONE;
+    let at = field.field("prefixes");
+    if prefixes.is_empty() {
+        faults
+            .push(Fault::new(at.clone(), "is empty: it takes at least one network; leave import out to take no route"));
+    }
+    let mut rules = Vec::with_capacity(prefixes.len());
+    for (index, ImportPrefix { prefix, ge, le }) in prefixes.iter().enumerate() {
+        let network =
+            prefix.parse::<Prefix>().map_err(|error| Fault::new(at.entry(index).field("prefix"), error.to_string()));
+        let rule = network.and_then(|network| {
+            ImportRule::new(network, *ge, *le).map_err(|message| Fault::new(at.entry(index), message))
+        });
+        rules.extend(faults.take(rule.map_err(Faults::from)));
+    }
+    if !(1..=MAX_PREFIXES).contains(max_prefixes) {
+        faults.push(Fault::new(
+            field.field("maxPrefixes"),
+            format!("{max_prefixes} is no limit: it takes 1 to {MAX_PREFIXES}"),
+        ));
+    }
+    faults.or(Import { rules, max_prefixes: usize::try_from(*max_prefixes).unwrap_or(usize::MAX) })
 }
 
 fn check_asn(number: u32, field: FieldPath) -> Result<Asn, Faults> {
@@ -148,6 +239,7 @@ mod tests {
             address: "10.90.0.1".to_owned(),
             port: 179,
             hold_time_seconds: 3,
+            import: None,
             node_selector: BTreeMap::new(),
         }
     }
@@ -215,5 +307,40 @@ mod tests {
         assert!(!peer.selects(&labels(&[("rack", "r1")])));
         assert!(!peer.selects(&labels(&[("rack", "r2"), ("edge", "")])));
         assert!(Peer::check("router", &spec()).expect("a peer").selects(&BTreeMap::new()));
+    }
+
+    #[test]
+    fn an_import_policy_says_which_routes_it_means() {
+        let of = |prefixes: &[(&str, Option<u8>, Option<u8>)], max_prefixes| {
+            let prefixes =
+                prefixes.iter().map(|(prefix, ge, le)| ImportPrefix { prefix: (*prefix).to_owned(), ge: *ge, le: *le });
+            let import = Some(ImportPolicy { prefixes: prefixes.collect(), max_prefixes });
+            BgpPeerSpec { import, ..spec() }
+        };
+        let peer =
+            Peer::check("router", &of(&[("10.0.0.0/8", Some(16), None), ("::/0", None, None)], 5)).expect("a peer");
+        let takes = |text: &str| peer.import.takes(&text.parse().expect("a prefix"));
+        let taken = ["10.0.0.0/8", "10.1.0.0/16", "10.1.2.3/32", "11.0.0.0/16", "::/0", "fd00::/8"].map(takes);
+        assert_eq!(taken, [false, true, true, false, true, false]);
+        assert!(Peer::check("router", &spec()).expect("a peer").import.is_nothing());
+
+        let told = faults(&of(
+            &[
+                ("10.0.0.1/8", None, None),
+                ("10.0.0.0/8", Some(4), None),
+                ("10.0.0.0/8", Some(24), Some(16)),
+                ("0.0.0.0/0", None, Some(0)),
+            ],
+            0,
+        ));
+        for want in [
+            "spec.import.prefixes[0].prefix: \"10.0.0.1/8\" has host bits set: the prefix is 10.0.0.0/8",
+            "spec.import.prefixes[1]: 10.0.0.0/8 with ge 4 takes no route: it takes 8 ≤ ge ≤ le ≤ 32",
+            "spec.import.prefixes[2]: 10.0.0.0/8 with ge 24 and le 16 takes no route",
+            "spec.import.prefixes[3]: 0.0.0.0/0 with le 0 takes no route",
+            "spec.import.maxPrefixes: 0 is no limit: it takes 1 to 100000",
+        ] {
+            assert!(told.contains(want), "{want} is not in\n{told}");
+        }
     }
 }

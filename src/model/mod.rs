@@ -6,6 +6,7 @@
 pub mod fib;
 pub mod intents;
 pub mod leadership;
+pub mod learned;
 pub mod machine;
 pub mod moment;
 pub mod names;

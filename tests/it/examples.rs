@@ -12,7 +12,7 @@ use std::sync::Arc;
 use cairn::agent;
 use cairn::agent::entries::Memory;
 use cairn::agent::last_good::{Checked, LastGood};
-use cairn::agent::snapshot::{NodeRouteView, PoolView, Snapshot};
+use cairn::agent::snapshot::{NodeRouteView, OwnCidr, PoolView, Snapshot};
 use cairn::agent::{announce, peers};
 use cairn::api::{AddressPool, NodeReportStatus, NodeRoute, NodeRouteSpec};
 use cairn::cluster::views;
@@ -198,6 +198,8 @@ impl Cluster {
                 peers: peers.clone(),
                 advertisements: advertisements.clone(),
                 pools: pools.clone(),
+                learned: BTreeMap::new(),
+                own_cidr: OwnCidr::Blackholed,
                 services: services.clone(),
                 endpoints: endpoints
                     .iter()

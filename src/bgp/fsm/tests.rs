@@ -1,6 +1,7 @@
 use super::super::codec::{Refresh, Update};
 use super::super::desired::HoldTimeError;
 use super::*;
+use crate::config::peer::Import;
 
 fn at(milliseconds: u64) -> Moment {
     Moment::since_boot(Duration::from_millis(milliseconds))
@@ -14,6 +15,7 @@ fn config(local_asn: u32, hold_time: u16) -> PeerConfig {
         address: [10, 99, 0, 2].into(),
         port: 179,
         hold_time: hold_time.try_into().unwrap(),
+        import: Import::default(),
     }
 }
 

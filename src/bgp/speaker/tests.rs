@@ -8,6 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 
+use crate::config::peer::Import;
 use crate::model::{Adverts, Family, NextHops};
 
 use super::super::codec::{
@@ -39,6 +40,7 @@ impl Router {
             address: address.ip(),
             port: address.port(),
             hold_time: HoldTime::DEFAULT,
+            import: Import::default(),
         }
     }
 

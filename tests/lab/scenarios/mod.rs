@@ -9,6 +9,7 @@ mod faults;
 mod first_service;
 mod guard;
 mod idle;
+mod imports;
 mod ipam;
 mod kubelets;
 mod leaves_nothing;

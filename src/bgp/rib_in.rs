@@ -1,0 +1,329 @@
+//! Adj-RIB-In: what one peer has told us, as far as we asked for it (RFC 4271 §3.2). Pure.
+//!
+//! The default is to take nothing (RFC 8212). What the peer's import policy does not take is
+//! forgotten at once, so that no peer can make memory grow: there are at most as many routes as the
+//! policy says. Which are refused beyond that is the peer's order of telling; those that are in stay.
+//! When the policy or the room for routes changes, the peer is asked to tell everything again (RFC 2918).
+
+use std::cmp::Reverse;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::config::peer::Import;
+use crate::model::learned::{LearnedPath, LearnedRoutes, Merit};
+use crate::model::{Asn, Family, Prefix};
+
+use super::codec::{AsPath, Attributes, Context, Families, Origin, SegmentKind, Update};
+use super::desired::Peering;
+
+/// What LOCAL_PREF is on sessions that do not carry it.
+const LOCAL_PREF: u32 = 100;
+
+/// The routes of one session, from its Established on.
+#[derive(Debug)]
+pub(super) struct AdjRibIn {
+    context: Context,
+    local_asn: Asn,
+    local_address: IpAddr,
+    import: Import,
+    routes: Arc<LearnedRoutes>,
+    /// Routes that were refused for want of room since the peer last told everything.
+    over_limit: usize,
+    /// The families that the peer is to tell anew.
+    to_ask: Families,
+}
+
+impl AdjRibIn {
+    /// Nothing was told yet.
+    pub(super) fn new(context: Context, local_asn: Asn, local_address: IpAddr, import: Import) -> Self {
+        let (routes, to_ask) = (Arc::default(), Families::default());
+        Self { context, local_asn, local_address, import, routes, over_limit: 0, to_ask }
+    }
+
+    /// What was told and is taken.
+    pub(super) fn routes(&self) -> &Arc<LearnedRoutes> {
+        &self.routes
+    }
+
+    /// How many routes were refused because there are as many as may be.
+    pub(super) fn over_limit(&self) -> usize {
+        self.over_limit
+    }
+
+    /// Changes what is taken. Routes that were refused before come when the peer tells them again.
+    pub(super) fn adopt(&mut self, import: &Import) {
+        if self.import == *import {
+            return;
+        }
+        self.import = import.clone();
+        let import = &self.import;
+        let mut room = import.max_prefixes;
+        Arc::make_mut(&mut self.routes).retain(|prefix, _| {
+            let stays = import.takes(prefix) && room > 0;
+            room -= usize::from(stays);
+            stays
+        });
+        self.ask_again();
+    }
+
+    /// Takes what an UPDATE says.
+    pub(super) fn take(&mut self, update: &Update) {
+        let was_full = self.routes.len() >= self.import.max_prefixes;
+        for prefix in &update.withdrawn {
+            self.remove(prefix);
+        }
+        for prefix in update.announced.iter() {
+            match self.path(prefix.family(), &update.attributes).filter(|_| self.import.takes(prefix)) {
+                Some(path) => self.insert(*prefix, path),
+                // What was told before is hereby replaced.
+                None => self.remove(prefix),
+            }
+        }
+        if was_full && self.over_limit > 0 && self.routes.len() < self.import.max_prefixes {
+            self.ask_again();
+        }
+    }
+
+    /// The next family that the peer is to tell anew.
+    pub(super) fn next_question(&mut self) -> Option<Family> {
+        let family = [Family::V4, Family::V6].into_iter().find(|family| self.to_ask.contains(*family))?;
+        *self.to_ask.of_mut(family) = false;
+        Some(family)
+    }
+
+    fn ask_again(&mut self) {
+        self.over_limit = 0;
+        if !self.import.is_nothing() {
+            self.to_ask = self.context.families;
+        }
+    }
+
+    fn insert(&mut self, prefix: Prefix, path: LearnedPath) {
+        match self.routes.get(&prefix) {
+            Some(known) if *known == path => {}
+            None if self.routes.len() >= self.import.max_prefixes => {
+                self.over_limit = self.over_limit.saturating_add(1)
+            }
+            _ => drop(Arc::make_mut(&mut self.routes).insert(prefix, path)),
+        }
+    }
+
+    fn remove(&mut self, prefix: &Prefix) {
+        if self.routes.contains_key(prefix) {
+            Arc::make_mut(&mut self.routes).remove(prefix);
+        }
+    }
+
+    /// The path that attributes describe; none for a loop, or a next hop that packets cannot be handed to.
+    fn path(&self, family: Family, attributes: &Attributes) -> Option<LearnedPath> {
+        let next_hop = match family {
+            Family::V4 => attributes.next_hops.v4.map(IpAddr::V4),
+            Family::V6 => attributes.next_hops.v6.map(IpAddr::V6),
+        };
+        let next_hop = next_hop.filter(|address| is_host(*address) && *address != self.local_address)?;
+        let as_path = attributes.as_path.as_ref()?;
+        // RFC 4271 §9.1.2: a path through the own AS is a loop.
+        if as_path.0.iter().flat_map(|(_, asns)| asns).any(|asn| *asn == self.local_asn.get()) {
+            return None;
+        }
+        let local_preference = match self.context.peering {
+            Peering::Internal => attributes.local_pref.unwrap_or(LOCAL_PREF),
+            Peering::External => LOCAL_PREF,
+        };
+        let merit = Merit {
+            local_preference,
+            path_length: Reverse(length(as_path)),
+            origin: Reverse(match attributes.origin? {
+                Origin::Igp => 0,
+                Origin::Egp => 1,
+                Origin::Incomplete => 2,
+            }),
+            med: Reverse(attributes.med.unwrap_or_default()),
+            is_external: self.context.peering == Peering::External,
+        };
+        Some(LearnedPath { next_hop, merit })
+    }
+}
+
+/// RFC 4271 §9.1.2.2 (a): a set counts as one.
+fn length(path: &AsPath) -> u32 {
+    let count = |(kind, asns): &(SegmentKind, Vec<u32>)| match kind {
+        SegmentKind::Set => 1,
+        SegmentKind::Sequence => u32::try_from(asns.len()).unwrap_or(u32::MAX),
+    };
+    path.0.iter().map(count).fold(0, u32::saturating_add)
+}
+
+/// Whether the address can be one of another host on a network.
+fn is_host(address: IpAddr) -> bool {
+    let is_odd = match address {
+        IpAddr::V4(address) => address.is_link_local() || address.is_broadcast(),
+        // It would take the interface to say which host that is.
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    };
+    !(address.is_unspecified() || address.is_loopback() || address.is_multicast() || is_odd)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::config::peer::ImportRule;
+    use crate::model::NextHops;
+
+    fn prefix(text: &str) -> Prefix {
+        text.parse().unwrap()
+    }
+
+    fn import(rules: &[(&str, Option<u8>, Option<u8>)], max_prefixes: usize) -> Import {
+        let rules = rules.iter().map(|(text, ge, le)| ImportRule::new(prefix(text), *ge, *le).unwrap()).collect();
+        Import { rules, max_prefixes }
+    }
+
+    fn rib(import: Import) -> AdjRibIn {
+        let families = Families { v4: true, v6: true };
+        let context = Context { four_octet_as: true, peering: Peering::External, families };
+        AdjRibIn::new(context, 64513.try_into().unwrap(), [10, 90, 0, 11].into(), import)
+    }
+
+    fn attributes(as_path: &[u32], next_hop: [u8; 4]) -> Attributes {
+        Attributes {
+            origin: Some(Origin::Igp),
+            as_path: Some(AsPath(vec![(SegmentKind::Sequence, as_path.to_vec())])),
+            next_hops: NextHops { v4: Some(next_hop.into()), v6: Some("fd90::1".parse().unwrap()) },
+            ..Attributes::default()
+        }
+    }
+
+    fn told(announced: &[&str]) -> Update {
+        let announced = announced.iter().map(|text| prefix(text)).collect();
+        Update { announced, attributes: attributes(&[64512, 65000], [10, 90, 0, 1]), ..Update::default() }
+    }
+
+    fn gone(withdrawn: &[&str]) -> Update {
+        Update { withdrawn: withdrawn.iter().map(|text| prefix(text)).collect(), ..Update::default() }
+    }
+
+    fn story(rib: &AdjRibIn) -> String {
+        rib.routes().keys().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+    }
+
+    fn questions(rib: &mut AdjRibIn) -> Vec<Family> {
+        std::iter::from_fn(|| rib.next_question()).collect()
+    }
+
+    #[test]
+    fn only_what_the_policy_takes_is_kept() {
+        let all = [
+            "0.0.0.0/0",
+            "10.0.0.0/8",
+            "10.1.0.0/16",
+            "10.1.2.0/24",
+            "10.1.2.3/32",
+            "11.0.0.0/8",
+            "::/0",
+            "fd00:1::/32",
+        ];
+        for (rules, want) in [
+            (&[][..], ""),
+            (&[("10.0.0.0/8", None, None)], "10.0.0.0/8"),
+            (&[("10.0.0.0/8", None, Some(24))], "10.0.0.0/8 10.1.0.0/16 10.1.2.0/24"),
+            (&[("10.0.0.0/8", Some(16), Some(24))], "10.1.0.0/16 10.1.2.0/24"),
+            (&[("10.0.0.0/8", Some(24), None)], "10.1.2.0/24 10.1.2.3/32"),
+            (&[("0.0.0.0/0", None, None)], "0.0.0.0/0"),
+            (&[("0.0.0.0/0", None, Some(8))], "10.0.0.0/8 11.0.0.0/8"),
+            (&[("::/0", None, None), ("fd00::/8", None, Some(48))], "::/0 fd00:1::/32"),
+        ] {
+            let mut rib = rib(import(rules, 100));
+            rib.take(&told(&all));
+            assert_eq!(story(&rib), want, "{rules:?}");
+        }
+    }
+
+    #[test]
+    fn withdrawn_replaced_and_looping_routes_go() {
+        let mut rib = rib(import(&[("10.0.0.0/8", None, Some(32))], 100));
+        rib.take(&told(&["10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16"]));
+        rib.take(&gone(&["10.1.0.0/16", "10.9.0.0/16"]));
+        assert_eq!(story(&rib), "10.2.0.0/16 10.3.0.0/16");
+        let with = |attributes| Update { announced: vec![prefix("10.2.0.0/16")], attributes, ..Update::default() };
+        for (name, attributes) in [
+            ("the own AS", attributes(&[64512, 64513], [10, 90, 0, 1])),
+            ("the own address", attributes(&[64512], [10, 90, 0, 11])),
+            ("no host", attributes(&[64512], [224, 0, 0, 1])),
+        ] {
+            rib.take(&told(&["10.2.0.0/16"]));
+            rib.take(&with(attributes));
+            assert_eq!(story(&rib), "10.3.0.0/16", "{name}");
+        }
+    }
+
+    #[test]
+    fn no_more_than_the_limit_is_kept_and_the_rest_is_asked_for_when_there_is_room() {
+        let mut rib = rib(import(&[("10.0.0.0/8", None, Some(32))], 2));
+        rib.take(&told(&["10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16", "10.4.0.0/16"]));
+        assert_eq!((story(&rib).as_str(), rib.over_limit()), ("10.1.0.0/16 10.2.0.0/16", 2));
+        rib.take(&told(&["10.1.0.0/16"]));
+        assert_eq!((questions(&mut rib), rib.over_limit()), (vec![], 2), "those that are in may be told again");
+        rib.take(&gone(&["10.1.0.0/16"]));
+        assert_eq!(questions(&mut rib), [Family::V4, Family::V6]);
+        rib.take(&told(&["10.3.0.0/16"]));
+        assert_eq!((story(&rib).as_str(), rib.over_limit()), ("10.2.0.0/16 10.3.0.0/16", 0));
+    }
+
+    #[test]
+    fn a_new_policy_holds_at_once_and_what_it_takes_more_is_asked_for() {
+        let mut rib = rib(import(&[("10.0.0.0/8", None, Some(16))], 100));
+        rib.take(&told(&["10.1.0.0/16", "10.2.0.0/16", "11.1.0.0/16"]));
+        rib.adopt(&import(&[("10.0.0.0/8", None, Some(16))], 100));
+        assert_eq!(questions(&mut rib), []);
+        rib.adopt(&import(&[("10.2.0.0/16", None, None), ("11.0.0.0/8", Some(16), None)], 100));
+        assert_eq!((story(&rib).as_str(), questions(&mut rib)), ("10.2.0.0/16", vec![Family::V4, Family::V6]));
+        rib.adopt(&import(&[], 100));
+        assert_eq!((story(&rib).as_str(), questions(&mut rib)), ("", vec![]));
+    }
+
+    #[test]
+    fn better_paths_are_greater() {
+        let rib = rib(import(&[], 0));
+        let merit = |attributes: &Attributes| rib.path(Family::V4, attributes).expect("a path").merit;
+        let usual = attributes(&[64512, 65000], [10, 90, 0, 1]);
+        assert_eq!(
+            merit(&usual),
+            merit(&attributes(&[64514, 65001], [10, 90, 0, 2])),
+            "whose path it is does not matter"
+        );
+        for (name, better, worse) in [
+            ("a shorter path", attributes(&[64512], [10, 90, 0, 1]), usual.clone()),
+            ("a better origin", usual.clone(), Attributes { origin: Some(Origin::Incomplete), ..usual.clone() }),
+            ("a lower MED", usual.clone(), Attributes { med: Some(1), ..usual.clone() }),
+            (
+                "a set counts as one",
+                Attributes { as_path: Some(AsPath(vec![(SegmentKind::Set, vec![1, 2, 3, 4])])), ..usual.clone() },
+                usual.clone(),
+            ),
+        ] {
+            assert!(merit(&better) > merit(&worse), "{name}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_a_peer_tells_there_are_no_more_routes_than_the_limit(
+            updates in prop::collection::vec((prop::collection::vec(any::<(u32, u8)>(), 0..40), prop::collection::vec(any::<(u32, u8)>(), 0..10)), 0..20),
+            limit in 0_usize..20,
+        ) {
+            let mut rib = rib(import(&[("0.0.0.0/0", Some(1), None)], limit));
+            let prefixes = |all: &[(u32, u8)]| -> Vec<Prefix> {
+                all.iter().map(|(address, length)| Prefix::containing(IpAddr::V4((*address).into()), length % 33).unwrap()).collect()
+            };
+            for (announced, withdrawn) in updates {
+                let (announced, withdrawn) = (prefixes(&announced), prefixes(&withdrawn));
+                rib.take(&Update { announced, withdrawn, attributes: attributes(&[64512], [10, 90, 0, 1]), ..Update::default() });
+                prop_assert!(rib.routes().len() <= limit);
+                prop_assert!(rib.routes().keys().all(|prefix| prefix.length() > 0));
+            }
+        }
+    }
+}

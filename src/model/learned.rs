@@ -1,0 +1,40 @@
+//! Routes that routers told of: what importing them depends on.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use super::net::Prefix;
+
+/// Where a peer sends packets to a prefix, and how good that is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct LearnedPath {
+    /// The router to hand them to.
+    pub next_hop: IpAddr,
+    /// How good the path is.
+    pub merit: Merit,
+}
+
+/// How good a path is (RFC 4271 §9.1.2.2): the greater, the better. Equal ones share the packets.
+///
+/// DEVIATION(RFC 4271 §9.1.2.2 c): MED is compared between all paths, also of different neighbouring
+/// ASes, so that the answer depends on no order. The steps after (d) tell equal paths apart only by
+/// who told of them, which is what sharing is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Merit {
+    /// LOCAL_PREF; 100 on external sessions.
+    pub local_preference: u32,
+    /// AS numbers in AS_PATH, a set counting as one.
+    pub path_length: Reverse<u32>,
+    /// ORIGIN: 0 IGP, 1 EGP, 2 incomplete.
+    pub origin: Reverse<u8>,
+    /// MULTI_EXIT_DISC; 0 where there is none (§9.1.2.2 c).
+    pub med: Reverse<u32>,
+    /// Whether it is of another AS.
+    pub is_external: bool,
+}
+
+/// What one peer told of and may tell of, by prefix.
+pub type LearnedRoutes = BTreeMap<Prefix, LearnedPath>;
