@@ -23,7 +23,7 @@ const TOLD: [&str; 8] = [
     "198.51.100.0/24",
     "0.0.0.0/0",
     "10.90.0.128/25",
-    "10.60.0.0/24",
+    "10.60.0.0/25",
     "2001:db8:7::/48",
     "::/0",
     "10.244.0.0/16",
@@ -85,7 +85,7 @@ fn equal_routes_of_two_routers_share_the_packets_and_one_takes_over() {
         goes_by(&mut lab, "2001:db8:7::/48", &["fd90::2", "fd90::3"]).await?;
         goes_by(&mut lab, "10.244.0.0/16", &["10.90.0.2", "10.90.0.3"]).await?;
         // Neither what the policy does not take, nor what would take packets from where they must go.
-        for destination in ["198.51.100.0/24", "0.0.0.0/0", "::/0", "10.90.0.128/25", "10.60.0.0/24"] {
+        for destination in ["198.51.100.0/24", "0.0.0.0/0", "::/0", "10.90.0.128/25", "10.60.0.0/25"] {
             goes_by(&mut lab, destination, &[]).await?;
         }
         wait_for("the report says what was taken and what not", SOON, async || {
