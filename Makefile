@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo test test-quick lint generate bench bench-first-service bench-nodes bench-election lab lab-packages lab-routers lab-control-plane lab-older-control-plane lab-migration-partner lab-reference lab-full-nodes
+.PHONY: help demo test test-quick lint generate bench bench-first-service bench-nodes bench-pod-cidrs bench-election lab lab-packages lab-routers lab-control-plane lab-older-control-plane lab-migration-partner lab-reference lab-full-nodes
 
 help:
 	@echo "make demo                 a cluster in network namespaces, and a client that gets its answer (KEEP=1 keeps it)"
@@ -13,6 +13,7 @@ help:
 	@echo "make bench                all benchmarks, one after the other; the last line of each is JSON"
 	@echo "make bench-first-service  how fast, how big"
 	@echo "make bench-nodes          how fast many Nodes are initialized (CAIRN_BENCH_NODES, 1000), and what that costs"
+	@echo "make bench-pod-cidrs      how fast many Nodes get their pod CIDRs (CAIRN_BENCH_NODES, 1000), and what that costs"
 	@echo "make bench-election       how late the Lease is renewed while many clients list many Nodes, and who follows"
 
 demo: lab-packages lab-control-plane
@@ -38,13 +39,16 @@ lint:
 generate:
 	CAIRN_GENERATE=1 $(CARGO) test --test it -- manifests examples
 
-bench: bench-first-service bench-nodes bench-election
+bench: bench-first-service bench-nodes bench-pod-cidrs bench-election
 
 bench-first-service: lab-packages lab-control-plane
 	$(CARGO) bench --bench first_service
 
 bench-nodes: lab-packages lab-control-plane lab-reference
 	$(CARGO) bench --bench nodes
+
+bench-pod-cidrs: lab-packages lab-control-plane
+	$(CARGO) bench --bench pod_cidrs
 
 bench-election: lab-packages lab-control-plane
 	$(CARGO) bench --bench election

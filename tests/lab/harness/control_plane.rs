@@ -176,8 +176,8 @@ impl ControlPlane {
         text.lines().map(parse_audit_line).collect()
     }
 
-    /// Starts a kube-controller-manager of a Kubernetes that still ran a cloud's loops, and only these.
-    pub(crate) fn spawn_migration_partner(&self, flags: &[&str]) -> Result<Program> {
+    /// Starts a kube-controller-manager of a Kubernetes that still ran a cloud's loops, with these of its controllers.
+    pub(crate) fn spawn_migration_partner(&self, controllers: &str, flags: &[&str]) -> Result<Program> {
         let mut command = self.namespace.command(self.binaries.path("migration-partner")?);
         for (name, file) in [
             ("kubeconfig", "kcm.kubeconfig"),
@@ -189,7 +189,7 @@ impl ControlPlane {
         command.args([
             "--cloud-provider=lab",
             // It stands for the second Lease once the first of these runs.
-            "--controllers=serviceaccount-token-controller,service-lb-controller,cloud-node-lifecycle-controller",
+            &format!("--controllers=serviceaccount-token-controller,{controllers}"),
             "--use-service-account-credentials",
             "--bind-address=127.0.0.1",
             "--secure-port=10267",

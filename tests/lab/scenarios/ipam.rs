@@ -247,15 +247,15 @@ fn is_refused<T>(answer: &kube::Result<T>) -> bool {
     matches!(answer, Err(kube::Error::Api(status)) if status.code == 409 || status.code == 422)
 }
 
-fn cluster_cidr() -> String {
+pub(super) fn cluster_cidr() -> String {
     format!("--cluster-cidr={CLUSTER_CIDRS}")
 }
 
-fn service_range() -> String {
+pub(super) fn service_range() -> String {
     format!("--service-cluster-ip-range={SERVICE_CIDRS}")
 }
 
-async fn install(lab: &mut Lab) -> Result<()> {
+pub(super) async fn install(lab: &mut Lab) -> Result<()> {
     lab.install_cairn().await?;
     lab.cairn()?.allow_node_ipam(lab.control_plane()).await
 }
@@ -294,8 +294,8 @@ async fn pod_cidrs(lab: &Lab, name: &str) -> Result<Vec<String>> {
     .await
 }
 
-/// All Nodes with pod CIDRs; an error when two have the same one.
-async fn with_pod_cidrs(lab: &Lab) -> Result<BTreeMap<String, Vec<String>>> {
+/// All Nodes that have pod CIDRs.
+pub(super) async fn with_pod_cidrs(lab: &Lab) -> Result<BTreeMap<String, Vec<String>>> {
     let mut given = BTreeMap::new();
     for node in nodes(lab).list(&ListParams::default()).await? {
         let (name, spec) = (node.name_any(), node.spec.unwrap_or_default());
@@ -305,7 +305,7 @@ async fn with_pod_cidrs(lab: &Lab) -> Result<BTreeMap<String, Vec<String>>> {
 }
 
 /// Holder and owner of each claim, by its name.
-async fn claims(lab: &Lab) -> Result<BTreeMap<String, (String, String)>> {
+pub(super) async fn claims(lab: &Lab) -> Result<BTreeMap<String, (String, String)>> {
     let leases: Api<Lease> = Api::namespaced(lab.kube().clone(), NAMESPACE);
     let words = |lease: Lease| {
         let owner = lease.owner_references().first().map(|owner| owner.uid.clone()).unwrap_or_default();

@@ -110,10 +110,7 @@ fn another_lease_name_in_the_partners_file_is_told_and_stops_nothing() {
         let migration = Migration::prepare(&mut lab).await?;
         lab.cairn()?.allow_leader_migration(lab.control_plane()).await?;
         let theirs = migration.with_another_lease("another-name")?;
-        let _partner = lab.control_plane().spawn_migration_partner(
-            &[&["--enable-leader-migration", &format!("--leader-migration-config={}", theirs.display())][..], &TIMES]
-                .concat(),
-        )?;
+        let _partner = theirs.spawn_partner(&lab)?;
         let leases: Api<Lease> = Api::namespaced(lab.kube().clone(), "kube-system");
         wait_for("the partner holds its own second Lease", SOON, async || {
             let spec = leases.get("another-name").await?.spec;
@@ -137,14 +134,19 @@ fn another_lease_name_in_the_partners_file_is_told_and_stops_nothing() {
 
 /// Who holds the second Lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Holder {
+pub(super) enum Holder {
     Partner,
     Cairn,
 }
 
 /// The two components' flags and files.
-struct Migration {
+#[derive(Clone)]
+pub(super) struct Migration {
     file: PathBuf,
+    /// What the partner runs of the controllers that both have.
+    of_partner: String,
+    /// More flags, which both understand.
+    flags: Vec<String>,
 }
 
 impl Migration {
@@ -155,7 +157,14 @@ impl Migration {
         cairn.edit("pool.yaml", "10.60.0.10-10.60.0.250", "198.18.0.0/24")?;
         std::fs::write(cairn.configuration().join("inventory.yaml"), inventory())?;
         lab.apply_pool_and_peer().await?;
+        Self::of(&["service-lb-controller", "node-route-controller", "cloud-node-lifecycle-controller"], &[])
+    }
+
+    /// Of these controllers; both components get these flags as well.
+    pub(super) fn of(controllers: &[&str], flags: &[&str]) -> Result<Self> {
         let file = Path::new(WORK).join("migration.yaml");
+        let entries: String =
+            controllers.iter().map(|name| format!("- {{name: {name}, component: \"*\"}}\n")).collect();
         std::fs::write(
             &file,
             format!(
@@ -163,33 +172,38 @@ impl Migration {
                  kind: LeaderMigrationConfiguration\n\
                  leaderName: {LEASE}\n\
                  controllerLeaders:\n\
-                 - {{name: service-lb-controller, component: \"*\"}}\n\
-                 - {{name: node-route-controller, component: \"*\"}}\n\
-                 - {{name: cloud-node-lifecycle-controller, component: \"*\"}}\n"
+                 {entries}"
             ),
         )?;
-        Ok(Self { file })
+        // The partner's cloud has no routes.
+        let of_partner: Vec<_> = controllers.iter().copied().filter(|name| *name != "node-route-controller").collect();
+        let flags = flags.iter().map(ToString::to_string).collect();
+        Ok(Self { file, of_partner: of_partner.join(","), flags })
     }
 
-    /// A copy of the file that names another Lease.
-    fn with_another_lease(&self, name: &str) -> Result<PathBuf> {
+    /// The same with a copy of the file that names another Lease.
+    fn with_another_lease(&self, name: &str) -> Result<Self> {
         let file = Path::new(WORK).join("another-migration.yaml");
         std::fs::write(&file, std::fs::read_to_string(&self.file)?.replace(LEASE, name))?;
-        Ok(file)
+        Ok(Self { file, ..self.clone() })
     }
 
-    fn spawn_partner(&self, lab: &Lab) -> Result<Program> {
-        let file = self.flag();
-        lab.control_plane().spawn_migration_partner(&[&["--enable-leader-migration", &file][..], &TIMES].concat())
+    pub(super) fn spawn_partner(&self, lab: &Lab) -> Result<Program> {
+        let flags = self.flags();
+        let flags: Vec<_> = flags.iter().map(String::as_str).collect();
+        lab.control_plane().spawn_migration_partner(&self.of_partner, &flags)
     }
 
-    fn spawn_cairn(&self, lab: &mut Lab) -> Result<()> {
-        let file = self.flag();
-        lab.spawn_controller_with(&[&["--enable-leader-migration", &file][..], &TIMES].concat())
+    pub(super) fn spawn_cairn(&self, lab: &mut Lab) -> Result<()> {
+        let flags = self.flags();
+        let flags: Vec<_> = flags.iter().map(String::as_str).collect();
+        lab.spawn_controller_with(&flags)
     }
 
-    fn flag(&self) -> String {
-        format!("--leader-migration-config={}", self.file.display())
+    fn flags(&self) -> Vec<String> {
+        let file = format!("--leader-migration-config={}", self.file.display());
+        let common = ["--enable-leader-migration".to_owned(), file].into_iter();
+        common.chain(TIMES.map(str::to_owned)).chain(self.flags.iter().cloned()).collect()
     }
 
     async fn holder(&self, lab: &Lab) -> Result<Option<Holder>> {
@@ -206,13 +220,13 @@ impl Migration {
         }
     }
 
-    async fn is_held_by(&self, lab: &Lab, wanted: Holder) -> Result<()> {
+    pub(super) async fn is_held_by(&self, lab: &Lab, wanted: Holder) -> Result<()> {
         let holder = self.holder(lab).await?;
         ensure!(holder == Some(wanted), "{holder:?} holds it");
         Ok(())
     }
 
-    async fn wait_until(&self, lab: &Lab, what: &str, wanted: Holder) -> Result<()> {
+    pub(super) async fn wait_until(&self, lab: &Lab, what: &str, wanted: Holder) -> Result<()> {
         wait_for(what, RUN_OUT, async || self.is_held_by(lab, wanted).await).await
     }
 

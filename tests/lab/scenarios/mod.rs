@@ -18,6 +18,7 @@ mod machines;
 mod meddling;
 mod migration;
 mod older_kubernetes;
+mod pod_cidr_migration;
 mod rights;
 mod schemas;
 mod secure_port;
