@@ -107,7 +107,7 @@ pub(super) fn about(reserved: &Reserved) -> Option<ObjectReference> {
     let (api_version, kind, name) = match reserved {
         Reserved::Pool(name) => (AddressPool::api_version(&()), AddressPool::kind(&()), name.to_string()),
         Reserved::ServiceCidr(name) => (ServiceCIDR::api_version(&()), ServiceCIDR::kind(&()), name.clone()),
-        Reserved::ServiceRange | Reserved::Network(_) | Reserved::Node(_) => return None,
+        Reserved::ServiceRange | Reserved::Node(_) => return None,
     };
     Some(ObjectReference {
         api_version: Some(api_version.into_owned()),

@@ -43,8 +43,6 @@ pub enum Reserved {
     ServiceCidr(String),
     /// Load-balancer addresses.
     Pool(PoolName),
-    /// A network that nodes are on, as an agent sees it.
-    Network(Prefix),
     /// A Node's own.
     Node(NodeName),
 }
@@ -55,7 +53,6 @@ impl fmt::Display for Reserved {
             Self::ServiceRange => f.write_str("--service-cluster-ip-range"),
             Self::ServiceCidr(name) => write!(f, "ServiceCIDR {name}"),
             Self::Pool(name) => write!(f, "AddressPool {name}"),
-            Self::Network(prefix) => write!(f, "the nodes' network {prefix}"),
             Self::Node(name) => write!(f, "an address of node {name}"),
         }
     }

@@ -226,12 +226,6 @@ fn what_is_not_for_pods_is_left_out_and_told() {
             Some("ServiceCIDR more"),
         ),
         (Reserved::Pool("lab".parse().expect("a name")), &["10.0.0.10/32"], "10.0.1.0/24", Some("AddressPool lab")),
-        (
-            Reserved::Network(prefix("10.0.0.0/23")),
-            &["10.0.0.0/23"],
-            "10.0.2.0/24",
-            Some("the nodes' network 10.0.0.0/23"),
-        ),
         (Reserved::ServiceRange, &["10.96.0.0/16", "fd00:96::/112"], "10.0.0.0/24", None),
     ] {
         let (given, overlaps) = reserve(what, spans);
