@@ -430,7 +430,7 @@ mod tests {
             advertisement("wide", json!({ "services": { "pools": ["public"] }, "bgp": { "aggregationLength": 24 } }));
         let told = |services: &[&str]| {
             let mut snapshot = scene(std::slice::from_ref(&wide));
-            snapshot.services.retain(|key, _| services.contains(&key.as_str()));
+            Arc::make_mut(&mut snapshot.services).retain(|key, _| services.contains(&key.as_str()));
             let entries = entries::plan(&snapshot, &mut Memory::default(), Moment::default());
             let plan = plan(&snapshot, &entries, &snapshot.peers);
             plan.by_peer[&"a".parse().expect("a name")].contains_key(&"10.60.0.0/24".parse().expect("a prefix"))

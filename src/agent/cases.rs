@@ -20,20 +20,20 @@ pub(super) fn snapshot() -> Builder {
         me: "n1".parse().expect("a node name"),
         labels: BTreeMap::new(),
         local: Vec::new(),
-        node_routes: BTreeMap::new(),
+        node_routes: Arc::default(),
         peers: Vec::new(),
         advertisements: Vec::new(),
         learned: BTreeMap::new(),
         own_cidr: OwnCidr::Left,
         pools: Vec::new(),
-        services: BTreeMap::new(),
-        endpoints: BTreeMap::new(),
+        services: Arc::default(),
+        endpoints: Arc::default(),
     })
 }
 
 impl Builder {
     pub(super) fn node(mut self, route: NodeRouteView) -> Self {
-        self.0.node_routes.insert(route.node.to_string(), Arc::new(route));
+        Arc::make_mut(&mut self.0.node_routes).insert(route.node.to_string(), Arc::new(route));
         self
     }
 
@@ -43,7 +43,7 @@ impl Builder {
     }
 
     pub(super) fn service(mut self, service: ServiceView) -> Self {
-        self.0.services.insert(service.key.to_string(), Arc::new(service));
+        Arc::make_mut(&mut self.0.services).insert(service.key.to_string(), Arc::new(service));
         self
     }
 
@@ -53,13 +53,19 @@ impl Builder {
     }
 
     /// The same of Service `web` in another namespace.
-    pub(super) fn endpoints_of(mut self, namespace: &str, node: &str, ready: u32, serving_terminating: u32) -> Self {
+    pub(super) fn endpoints_of(self, namespace: &str, node: &str, ready: u32, serving_terminating: u32) -> Self {
+        let service = ServiceKey::new(namespace, "web");
+        self.slice(service, node, EndpointCounts { ready, serving_terminating })
+    }
+
+    fn slice(mut self, service: ServiceKey, node: &str, counts: EndpointCounts) -> Self {
+        let name = format!("{service}-{node}");
         let view = EndpointView {
-            service: ServiceKey::new(namespace, "web"),
+            service,
             family: Some(Family::V4),
-            nodes: [(node.parse().expect("a node name"), EndpointCounts { ready, serving_terminating })].into(),
+            nodes: [(node.parse().expect("a node name"), counts)].into(),
         };
-        self.0.endpoints.insert(format!("{namespace}/web-{node}"), Arc::new(view));
+        Arc::make_mut(&mut self.0.endpoints).insert(name, Arc::new(view));
         self
     }
 
@@ -91,7 +97,7 @@ pub(super) fn local(interface: &str, cidr: &str) -> LocalAddress {
     let (address, length) = cidr.split_once('/').expect("address/length");
     let address = address.parse().expect("an address");
     let prefix = Prefix::containing(address, length.parse().expect("a length")).expect("a prefix");
-    LocalAddress { interface: interface.to_owned(), index: 2, address, prefix }
+    LocalAddress { interface: interface.to_owned(), index: 2, address, prefix, has_carrier: true }
 }
 
 /// `default/web` with the address 10.60.0.10 and TCP port 80.

@@ -90,7 +90,7 @@ fd000000000000000000000000000000 40 00000000000000000000000000000000 00 00000000
     fn local(interface: &str, address: &str, length: u8) -> LocalAddress {
         let network = ipnetwork::IpNetwork::new(address.parse().expect("an address"), length).expect("a network");
         let prefix = format!("{}/{length}", network.network()).parse().expect("a prefix");
-        LocalAddress { interface: interface.to_owned(), index: 1, address: network.ip(), prefix }
+        LocalAddress { interface: interface.to_owned(), index: 1, address: network.ip(), prefix, has_carrier: true }
     }
 
     #[test]

@@ -8,22 +8,31 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use crate::agent::announce::{self, AnnouncePlan};
-use crate::agent::entries::{self, EntryPlan, Memory};
+use crate::agent::entries::{self, EntryPlan};
 use crate::agent::imports::{self, ImportPlan};
 use crate::agent::last_resort;
 use crate::agent::peers;
-use crate::agent::routes::{self, RoutePlan};
+use crate::agent::routes::{Planner, RoutePlan};
 use crate::agent::snapshot::{NodeRouteView, Snapshot};
 use crate::agent::witness;
 use crate::api::PeerException;
 use crate::config::peer::Peer;
-use crate::model::{FibRoute, FibWish, Moment, Neighbour, NextHops, NodeName, RouterId};
+use crate::model::{FibRoute, FibWish, Moment, Neighbour, NextHops, NodeName, Prefix, RouterId};
+
+/// What is remembered from one plan to the next.
+#[derive(Debug, Clone, Default)]
+pub struct Memory {
+    /// The grace of Services that lost their endpoints: the one thing that decides anything.
+    pub entries: entries::Memory,
+    /// The routes as they were planned, so that only what changed is planned again.
+    pub routes: Planner,
+}
 
 /// Everything this node should do.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Desired {
     /// Kernel routes to other nodes' pods.
-    pub routes: RoutePlan,
+    pub routes: Arc<RoutePlan>,
     /// Kernel routes that routers told of.
     pub imports: ImportPlan,
     /// Kernel routes for packets that would go in circles.
@@ -40,6 +49,8 @@ pub struct Desired {
     pub router_id: RouterId,
     /// Where the announced packets should be sent.
     pub next_hops: NextHops,
+    /// The pod CIDRs of this node.
+    pub own_pod_cidrs: Vec<Prefix>,
     /// The version of the own `NodeRoute` all this follows from.
     pub own_route: Option<String>,
     /// The nodes this one is a witness for.
@@ -51,11 +62,8 @@ pub struct Desired {
 impl Desired {
     /// Every kernel route there should be.
     pub fn fib(&self) -> FibWish {
-        let mut wish = self.routes.wanted.clone();
-        for route in self.imports.routes.iter().chain(&self.last_resorts) {
-            let others = wish.to(&route.destination).to_vec();
-            wish.set(route.destination, others.into_iter().chain([route.clone()]));
-        }
+        let mut wish = FibWish::clone(&self.routes.wanted);
+        self.imports.routes.iter().chain(&self.last_resorts).for_each(|route| wish.add(route.clone()));
         wish
     }
 }
@@ -63,10 +71,10 @@ impl Desired {
 /// Plans everything; `memory` is brought up to `now`.
 pub fn plan(snapshot: &Snapshot, memory: &mut Memory, now: Moment) -> Desired {
     let own = snapshot.node_routes.get(snapshot.me.as_str());
-    let entries = entries::plan(snapshot, memory, now);
+    let entries = entries::plan(snapshot, &mut memory.entries, now);
     let (peers, doubles) = peers::sessions(&snapshot.peers, &snapshot.labels);
     let is_witness_of = |route: &NodeRouteView| route.witnesses.iter().any(|name| name == snapshot.me.as_str());
-    let routes = routes::plan(snapshot);
+    let routes = memory.routes.plan(snapshot);
     let witnessed: Vec<_> = snapshot.node_routes.values().filter(|route| is_witness_of(route)).cloned().collect();
     let imports = imports::plan(snapshot, &routes);
     let announce = announce::plan(snapshot, &entries, &peers);
@@ -80,6 +88,7 @@ pub fn plan(snapshot: &Snapshot, memory: &mut Memory, now: Moment) -> Desired {
         doubles,
         router_id: router_id(snapshot, own),
         next_hops: next_hops(snapshot, own),
+        own_pod_cidrs: own.map(|route| route.pod_cidrs.clone()).unwrap_or_default(),
         own_route: own.map(|route| route.digest.clone()),
         witnessed,
         entries,

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use crate::agent::desired;
-use crate::agent::entries::Memory;
+use crate::agent::desired::{self, Memory};
 use crate::agent::routes::RoutePlan;
 use crate::agent::state::State;
+use crate::api::RouteExceptionReason;
 use crate::kernel::place::Place;
 use crate::kernel::plan::{self, RouteChange};
 use crate::kernel::route::{KernelRoute, RouteKind};
@@ -62,11 +62,13 @@ pub fn forecast(state: &State) -> Option<Forecast> {
         target: format!("via {}", route.target),
         why: format!("{}: {failure}", purpose(route, &routes)),
     }));
-    steps.extend(routes.exceptions.iter().map(|exception| Step {
-        destination: exception.cidr.clone(),
-        verb: Verb::None,
-        target: String::new(),
-        why: format!("pods of node {}: {}", exception.node, exception.message),
+    steps.extend(routes.exceptions().filter(|told| told.reason != RouteExceptionReason::Overlapped).map(|exception| {
+        Step {
+            destination: exception.cidr.clone(),
+            verb: Verb::None,
+            target: String::new(),
+            why: format!("pods of node {}: {}", exception.node, exception.message),
+        }
     }));
     steps.sort();
     let is_touched = |route: &&FibRoute| {
@@ -106,8 +108,8 @@ fn step(change: &RouteChange, fib: &FibWish, routes: &RoutePlan, present: &[Kern
 fn purpose(route: &FibRoute, routes: &RoutePlan) -> String {
     match route.rank {
         Rank::Direct => {
-            let owner = routes.owners.get(&route.destination);
-            owner.map_or_else(|| "wanted".to_owned(), |node| format!("pods of node {node}"))
+            let owner = routes.owner(route);
+            owner.map_or_else(|| "wanted".to_owned(), |owner| format!("pods of node {}", owner.node))
         }
         Rank::Learned => "a router told of it".to_owned(),
         Rank::LastResort => "pods of this node that are not there".to_owned(),

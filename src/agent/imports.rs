@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use crate::agent::routes::{RoutePlan, neighbour};
+use crate::agent::next_hop::neighbour;
+use crate::agent::routes::RoutePlan;
 use crate::agent::snapshot::Snapshot;
 use crate::api::PeerException;
 use crate::config::AddressBlock;
@@ -93,9 +94,8 @@ impl Guarded {
         let pods = own.into_iter().flat_map(|route| route.pod_cidrs.iter().copied());
         prefixes.extend(
             routes
-                .owners
-                .iter()
-                .map(|(cidr, node)| (*cidr, format!("the pods of node {node}, which is reached directly"))),
+                .owners()
+                .map(|(cidr, owner)| (cidr, format!("the pods of node {}, which is reached directly", owner.node))),
         );
         prefixes.extend(pods.map(|cidr| (cidr, "this node's own pods".to_owned())));
         let addresses =
@@ -165,7 +165,7 @@ mod tests {
 
     use super::*;
     use crate::agent::cases::{local, node_route, peer, snapshot, web};
-    use crate::agent::routes;
+    use crate::agent::routes::Planner;
     use crate::agent::snapshot::PoolView;
     use crate::config::Pool;
     use crate::model::learned::Merit;
@@ -207,7 +207,7 @@ mod tests {
 
     fn planned(learned: &[(&str, &[(&str, LearnedPath)])]) -> (Vec<String>, Vec<String>) {
         let snapshot = scene(learned);
-        let plan = plan(&snapshot, &routes::plan(&snapshot));
+        let plan = plan(&snapshot, &Planner::default().plan(&snapshot));
         let route = |route: &FibRoute| format!("{} via {}", route.destination, route.target);
         (
             plan.routes.iter().map(route).collect(),

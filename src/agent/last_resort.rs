@@ -26,9 +26,7 @@ pub fn plan(
     let own = snapshot.node_routes.get(snapshot.me.as_str());
     let cidrs: BTreeSet<Prefix> = own.into_iter().flat_map(|route| route.pod_cidrs.iter().copied()).collect();
     let has_route = |cidr: &Prefix| {
-        cidrs.contains(cidr)
-            || routes.owners.contains_key(cidr)
-            || imports.routes.iter().any(|route| route.destination == *cidr)
+        cidrs.contains(cidr) || routes.reaches(cidr) || imports.routes.iter().any(|route| route.destination == *cidr)
     };
     // A longer prefix decides before the default route, which may be the way to other nodes' pods.
     let are_all_reached = |network: &Prefix| {
@@ -52,7 +50,7 @@ mod tests {
     use super::*;
     use crate::agent::cases::{local, node_route, peer, snapshot};
     use crate::agent::desired;
-    use crate::agent::entries::Memory;
+    use crate::agent::desired::Memory;
     use crate::agent::snapshot::NodeRouteView;
     use crate::config::Advertisement;
     use crate::model::{LocalAddress, Moment};

@@ -1,5 +1,7 @@
 //! The agent's metrics.
 
+use std::sync::atomic::Ordering;
+
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
@@ -14,7 +16,10 @@ pub struct Metrics {
     bgp_peers: Gauge,
     bgp_sessions_established: Gauge,
     bgp_prefixes_announced: Gauge,
-    route_repairs: Gauge,
+    routes_carried: Gauge,
+    nodes_held: Gauge,
+    forwarding_faults: Gauge,
+    route_repairs: Counter,
     /// Reports written to the API server.
     pub report_writes: Counter,
 }
@@ -26,7 +31,18 @@ impl Metrics {
         let agent = registry.sub_registry_with_prefix("cairn_agent");
         agent.register("routes_wanted", "Pod CIDRs of other nodes", metrics.routes_wanted.clone());
         agent.register("routes_installed", "Pod CIDRs with a kernel route", metrics.routes_installed.clone());
-        agent.register("route_repairs", "Kernel routes put back since the start", metrics.route_repairs.clone());
+        agent.register("routes_carried", "Pod CIDRs that a router carries", metrics.routes_carried.clone());
+        agent.register(
+            "nodes_held",
+            "Nodes whose NodeRoute is gone and whose routes stay until they are known to be gone",
+            metrics.nodes_held.clone(),
+        );
+        agent.register(
+            "forwarding_faults",
+            "What keeps pods' packets from being forwarded on this host",
+            metrics.forwarding_faults.clone(),
+        );
+        agent.register("route_repairs", "Kernel routes put back that others removed", metrics.route_repairs.clone());
         agent.register("report_writes", "Reports written to the API server", metrics.report_writes.clone());
         let bgp = registry.sub_registry_with_prefix("cairn_bgp");
         bgp.register("peers", "Peers this node should have a session with", metrics.bgp_peers.clone());
@@ -41,7 +57,10 @@ impl Metrics {
 
     /// Shows the counts of a report, and how many routes were put back since the start.
     pub fn show(&self, report: &NodeReportStatus, repaired: u64) {
-        self.route_repairs.set(i64::try_from(repaired).unwrap_or(i64::MAX));
+        self.route_repairs.inner().store(repaired, Ordering::Relaxed);
+        self.routes_carried.set(report.routes.carried.into());
+        self.nodes_held.set(report.routes.held.into());
+        self.forwarding_faults.set(i64::try_from(report.forwarding.len()).unwrap_or(i64::MAX));
         self.routes_wanted.set(report.routes.wanted.into());
         self.routes_installed.set(report.routes.installed.into());
         self.bgp_peers.set(report.bgp.peers.into());

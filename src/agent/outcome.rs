@@ -36,6 +36,7 @@ pub fn outcome(
     Outcome {
         settled: routes.wish.clone(),
         failed: routes.failed.iter().map(|(route, why)| (route.clone(), (reason(why), why.to_string()))).collect(),
+        carried: routes.carried.iter().map(|(cidr, carrier)| (*cidr, carrier.to_string())).collect(),
         repaired: routes.repaired_total,
         guard: guard_state(guard.state),
         established: u32::try_from(established.clone().count()).unwrap_or(u32::MAX),

@@ -7,15 +7,18 @@ use std::time::Duration;
 
 use crate::agent::desired::Desired;
 use crate::agent::entries::EntryPlan;
+use crate::agent::routes::{Claim, RoutePlan};
 use crate::agent::witness;
 use crate::api::{
-    BgpReport, EntryReport, GuardReport, NoEntry, NodeReportStatus, PeerException, RefusedEntries, RouteException,
-    RouteExceptionReason, RouteReport, WitnessAnswer,
+    BgpReport, EntryReport, ForwardingFault, GuardReport, NoEntry, NodeReportStatus, PeerException, RefusedEntries,
+    RouteCarrier, RouteException, RouteExceptionReason, RouteReport, WitnessAnswer,
 };
 use crate::model::{FibRoute, FibWish, Moment, NodeName, Prefix};
 
 /// A report lists this many exceptions of a kind; the counts tell of the rest.
 const EXCEPTIONS: usize = 32;
+/// And this many routers.
+const CARRIERS: usize = 8;
 /// Counts may be this old.
 const ORDINARY: Duration = Duration::from_secs(10);
 /// Urgent reports follow each other this fast, so that one tells of all the nodes that join together …
@@ -29,6 +32,8 @@ const URGENT_BURST: u32 = 10;
 pub struct Outcome {
     /// The routes that the kernel room was asked for and has dealt with.
     pub settled: Arc<FibWish>,
+    /// Whether that is all that it was asked for.
+    pub is_settled: bool,
     /// Routes the kernel has not got, and why.
     pub failed: BTreeMap<FibRoute, (RouteExceptionReason, String)>,
     /// Whether the next hops that were asked answer (ARP, NDP).
@@ -37,6 +42,10 @@ pub struct Outcome {
     pub carried: BTreeMap<Prefix, String>,
     /// Routes put back since the start.
     pub repaired: u64,
+    /// Nodes that stay only because nobody has confirmed that they are gone.
+    pub held: usize,
+    /// What keeps pods' packets from being forwarded.
+    pub forwarding: Vec<ForwardingFault>,
     /// Whether the guard table stands.
     pub guard: GuardReport,
     /// Peers whose session is Established.
@@ -61,25 +70,6 @@ impl Outcome {
 
 /// The report of node `me` on a wish and what became of it.
 pub fn report(me: &NodeName, boot_id: &str, desired: &Desired, outcome: &Outcome) -> NodeReportStatus {
-    let plan = &desired.routes;
-    let is_carried = |exception: &&RouteException| {
-        exception.reason == RouteExceptionReason::NotOnLink
-            && exception.cidr.parse().is_ok_and(|cidr| outcome.carrier(&cidr).is_some())
-    };
-    let mut exceptions: Vec<_> = plan.exceptions.iter().filter(|exception| !is_carried(exception)).cloned().collect();
-    exceptions.extend(outcome.failed.iter().filter(|(route, _)| plan.wanted.contains(route)).map(
-        |(route, (reason, message))| RouteException {
-            node: plan.owners.get(&route.destination).cloned().unwrap_or_default(),
-            cidr: route.destination.to_string(),
-            reason: *reason,
-            message: message.clone(),
-        },
-    ));
-    exceptions.sort();
-    let without = exceptions.iter().filter(|exception| exception.reason.is_here());
-    let nodes_without = without.map(|exception| &exception.node).collect::<BTreeSet<_>>().len();
-    exceptions.truncate(EXCEPTIONS);
-    let installed = plan.wanted.routes().filter(|route| outcome.is_installed(route)).count();
     let mut peer_exceptions = outcome.peer_exceptions.clone();
     peer_exceptions.extend(desired.imports.exceptions.iter().cloned());
     peer_exceptions.truncate(EXCEPTIONS);
@@ -90,12 +80,8 @@ pub fn report(me: &NodeName, boot_id: &str, desired: &Desired, outcome: &Outcome
         own_route: desired.own_route.clone(),
         default_addresses: Vec::new(),
         witness: witness::answers(me, desired, outcome),
-        routes: RouteReport {
-            wanted: count(plan.wanted.len() + plan.exceptions.len()),
-            installed: count(installed),
-            nodes_without: count(nodes_without),
-            exceptions,
-        },
+        routes: routes(desired, outcome),
+        forwarding: outcome.forwarding.clone(),
         guard: outcome.guard,
         entries: entries(&desired.entries),
         bgp: BgpReport {
@@ -107,6 +93,68 @@ pub fn report(me: &NodeName, boot_id: &str, desired: &Desired, outcome: &Outcome
             adverts,
         },
     }
+}
+
+/// What became of the routes to other nodes' pods.
+fn routes(desired: &Desired, outcome: &Outcome) -> RouteReport {
+    let plan = &desired.routes;
+    let mut exceptions: Vec<_> =
+        plan.exceptions().filter(|exception| !is_carried(exception, outcome)).cloned().collect();
+    exceptions.extend(outcome.failed.iter().filter_map(|(route, (reason, message))| {
+        let node = plan.owner(route)?.node.to_string();
+        Some(RouteException { node, cidr: route.destination.to_string(), reason: *reason, message: message.clone() })
+    }));
+    exceptions.extend(shared(plan, outcome));
+    exceptions.sort();
+    let without = exceptions.iter().filter(|exception| exception.reason.is_here());
+    let nodes_without = without.map(|exception| &exception.node).collect::<BTreeSet<_>>().len();
+    exceptions.truncate(EXCEPTIONS);
+    let mut carriers = BTreeMap::<&str, u32>::new();
+    let asked = outcome.carried.iter().filter(|(destination, _)| plan.wanted.is_asked(destination));
+    asked.for_each(|(_, carrier)| *carriers.entry(carrier).or_default() += 1);
+    let carried = carriers.values().sum();
+    let mut carriers: Vec<_> =
+        carriers.into_iter().map(|(route, cidrs)| RouteCarrier { route: route.to_owned(), cidrs }).collect();
+    carriers.sort_by_key(|carrier| std::cmp::Reverse(carrier.cidrs));
+    carriers.truncate(CARRIERS);
+    RouteReport {
+        wanted: count(plan.pod_cidrs),
+        installed: count(installed(plan, outcome)),
+        nodes_without: count(nodes_without),
+        carried,
+        carriers,
+        held: count(outcome.held),
+        repaired: outcome.repaired,
+        exceptions,
+    }
+}
+
+/// How many pod CIDRs have their route in the kernel.
+fn installed(plan: &RoutePlan, outcome: &Outcome) -> usize {
+    let routes = plan.wanted.routes();
+    // Then what failed is all that is missing, and there is no need to look for each.
+    if outcome.is_settled {
+        let failed = outcome.failed.keys().filter(|route| plan.wanted.contains(route)).count();
+        return routes.count() - failed;
+    }
+    routes.filter(|route| outcome.is_installed(route)).count()
+}
+
+fn is_carried(exception: &RouteException, outcome: &Outcome) -> bool {
+    exception.reason == RouteExceptionReason::NotOnLink
+        && exception.cidr.parse().is_ok_and(|cidr| outcome.carrier(&cidr).is_some())
+}
+
+/// Whoever has a pod CIDR that others claim as well is told too.
+fn shared<'a>(plan: &'a RoutePlan, outcome: &'a Outcome) -> impl Iterator<Item = RouteException> + 'a {
+    plan.shared().filter_map(|(cidr, claims)| {
+        let has_route = |claim: &&Claim| claim.route(cidr).is_some_and(|route| outcome.is_installed(&route));
+        let holder = claims.iter().find(has_route)?;
+        let rival = claims.iter().find(|claim| claim.node.node != holder.node.node)?;
+        let message = format!("node {} claims it as well; the route stays with this node", rival.node.node);
+        let (node, cidr) = (holder.node.node.to_string(), cidr.to_string());
+        Some(RouteException { node, cidr, reason: RouteExceptionReason::Overlapped, message })
+    })
 }
 
 /// Counts by reason: what is refused grows with the Services, the reasons do not.
@@ -216,7 +264,7 @@ mod tests {
     use super::*;
     use crate::agent::cases::{local, node_route, snapshot};
     use crate::agent::desired;
-    use crate::agent::entries::Memory;
+    use crate::agent::desired::Memory;
     use crate::api::Reached;
 
     fn me() -> NodeName {
@@ -240,7 +288,7 @@ mod tests {
     #[test]
     fn what_no_router_carries_either_is_an_exception() {
         let desired = desired();
-        let outcome = Outcome { settled: Arc::new(desired.routes.wanted.clone()), ..Outcome::default() };
+        let outcome = Outcome { settled: Arc::clone(&desired.routes.wanted), ..Outcome::default() };
         let alone = report(&me(), "b", &desired, &outcome);
         let exceptions: Vec<_> = alone.routes.exceptions.iter().map(|e| (e.node.as_str(), e.reason)).collect();
         assert_eq!(exceptions, [("n3", RouteExceptionReason::NotOnLink)]);

@@ -16,24 +16,27 @@ use crate::agent::metrics::Metrics;
 use crate::agent::outcome::outcome;
 use crate::agent::publisher::{self, Publication};
 use crate::agent::report::Outcome;
-use crate::api::PeerException;
+use crate::api::{ForwardingFault, PeerException};
 use crate::bgp::{self, HoldTime, PeerConfig, SpeakerStatus};
 use crate::config::peer::Peer;
 use crate::kernel::guard::GuardStatus;
-use crate::kernel::{self, RouteStatus};
-use crate::model::{FibWish, Guarded, LocalAddress, Neighbour, NextHops, PeerName, RouterId};
+use crate::kernel::{self, Place, PodNetwork, RouteStatus};
+use crate::model::{FibWish, Guarded, LocalAddress, Neighbour, NextHops, PeerName, RouterId, Target};
 
 /// Wishes on their way to the rooms, answers on their way back. Latest wins in both directions.
 ///
 /// Dropping it ends the rooms.
 pub struct Rooms {
+    place: Place,
     routes: watch::Sender<Option<Arc<FibWish>>>,
     guarded: watch::Sender<Option<Arc<Guarded>>>,
     neighbours: watch::Sender<Arc<BTreeSet<Neighbour>>>,
     speaker: watch::Sender<Arc<bgp::Desired>>,
+    pod_network: watch::Sender<Option<Arc<PodNetwork>>>,
     report: watch::Sender<Option<Publication>>,
     local: watch::Receiver<Option<Arc<Vec<LocalAddress>>>>,
     route_status: watch::Receiver<RouteStatus>,
+    forwarding: watch::Receiver<Vec<ForwardingFault>>,
     guard_status: watch::Receiver<GuardStatus>,
     neighbour_status: watch::Receiver<BTreeMap<IpAddr, bool>>,
     speaker_status: watch::Receiver<SpeakerStatus>,
@@ -53,13 +56,15 @@ impl Rooms {
         let (speaker, wanted_speech) = watch::channel(Arc::new(silence()));
         let (report, publications) = watch::channel(None);
         let (local_sender, local) = watch::channel(None);
+        let (pod_network, wanted_network) = watch::channel(None);
+        let (fault_sender, forwarding) = watch::channel(Vec::new());
         let (route_sender, route_status) = watch::channel(RouteStatus::default());
         let (guard_sender, guard_status) = watch::channel(GuardStatus::default());
         let (neighbour_sender, neighbour_status) = watch::channel(BTreeMap::new());
         let (speaker_sender, speaker_status) = watch::channel(SpeakerStatus::default());
-        tasks.spawn(
-            async move { Ok(kernel::netlink::run(kernel::Place::default(), wanted_routes, route_sender).await?) },
-        );
+        let (place, sysctls) = (options.place, options.sysctls);
+        tasks.spawn(async move { Ok(kernel::netlink::run(place, wanted_routes, route_sender).await?) });
+        tasks.spawn(async move { Ok(kernel::host::run(wanted_network, sysctls, fault_sender).await?) });
         tasks.spawn(async move { Ok(kernel::addresses::watch_addresses(local_sender).await?) });
         tasks.spawn(async move { Ok(kernel::guard::run(wanted_guard, guard_sender).await?) });
         tasks.spawn(async move { Ok(kernel::neighbours::run(wanted_neighbours, neighbour_sender).await?) });
@@ -70,13 +75,16 @@ impl Rooms {
         });
         let speaking = tokio::spawn(bgp::run(wanted_speech, speaker_sender));
         let rooms = Self {
+            place,
             routes,
             guarded,
             neighbours,
             speaker,
+            pod_network,
             report,
             local,
             route_status,
+            forwarding,
             guard_status,
             neighbour_status,
             speaker_status,
@@ -90,6 +98,7 @@ impl Rooms {
         let has_news = tokio::select! {
             news = self.local.changed() => news,
             news = self.route_status.changed() => news,
+            news = self.forwarding.changed() => news,
             news = self.guard_status.changed() => news,
             news = self.neighbour_status.changed() => news,
             news = self.speaker_status.changed() => news,
@@ -110,8 +119,11 @@ impl Rooms {
         status.peers.iter().map(|(name, peer)| (name.clone(), Arc::clone(&peer.learned))).collect()
     }
 
-    /// Hands the kernel its routes, and the next hops to ask for.
+    /// Hands the kernel its routes, the next hops to ask for, and what pods need of the host.
     pub fn wish_routes(&self, desired: &Desired) {
+        let own = desired.own_pod_cidrs.clone();
+        let interfaces = interfaces(&desired.routes.wanted);
+        set(&self.pod_network, Some(Arc::new(PodNetwork { own, interfaces, place: self.place })));
         set(&self.routes, Some(Arc::new(desired.fib())));
         set(&self.neighbours, Arc::new(desired.neighbours.clone()));
     }
@@ -140,7 +152,8 @@ impl Rooms {
             &self.speaker_status.borrow(),
             wrong_peers,
         );
-        Outcome { neighbours, ..outcome }
+        let is_settled = self.routes.borrow().as_ref().is_some_and(|wish| Arc::ptr_eq(wish, &outcome.settled));
+        Outcome { neighbours, is_settled, forwarding: self.forwarding.borrow().clone(), ..outcome }
     }
 
     /// Hands over the report; without one, nothing is written any more.
@@ -149,11 +162,23 @@ impl Rooms {
     }
 }
 
+/// The interfaces that routes leave by.
+fn interfaces(wish: &FibWish) -> BTreeSet<u32> {
+    let hops = wish.routes().filter_map(|route| match &route.target {
+        Target::Via(hops) => Some(hops.iter().filter_map(|hop| hop.interface)),
+        Target::Blackhole => None,
+    });
+    hops.flatten().collect()
+}
+
 /// Sends only what is new, so that nobody wakes for nothing.
 fn set<T: PartialEq>(sender: &watch::Sender<T>, value: T) {
     sender.send_if_modified(|current| {
         let is_new = *current != value;
-        *current = value;
+        // What is the same stays the same: who has it already compares no more than the pointer.
+        if is_new {
+            *current = value;
+        }
         is_new
     });
 }

@@ -1,161 +1,323 @@
 //! Which kernel routes this node should have to other nodes' pods.
+//!
+//! Planned node by node: a change of one costs what hangs on that one, its routes and what overlaps
+//! them, and the result is that of planning everything anew.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
+use crate::agent::next_hop::{self, Networks, Way};
 use crate::agent::snapshot::{NodeRouteView, Snapshot};
 use crate::api::{RouteException, RouteExceptionReason};
-use crate::model::{Family, FibRoute, FibWish, Hop, LocalAddress, Prefix};
+use crate::model::{FibRoute, FibWish, Prefix};
 
 /// The routes to other nodes' pods, and the pod CIDRs that get none.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RoutePlan {
-    /// Every route there should be.
-    pub wanted: FibWish,
-    /// Whose pods each leads to.
-    pub owners: BTreeMap<Prefix, String>,
-    /// Pod CIDRs no route can be made for, and why.
-    pub exceptions: Vec<RouteException>,
+    /// Every route there should be, and the pod CIDRs that a router has to carry.
+    pub wanted: Arc<FibWish>,
+    /// Who says that a pod CIDR is theirs; more than one is a mistake.
+    pub claims: BTreeMap<Prefix, Vec<Claim>>,
+    /// How many pod CIDRs other nodes have.
+    pub pod_cidrs: usize,
+    /// Pod CIDRs that no route of ours is made for, and why; those that a router has to carry as well.
+    exceptions: BTreeMap<Prefix, Vec<RouteException>>,
+    malformed: BTreeMap<String, Vec<RouteException>>,
+    shared: BTreeSet<Prefix>,
 }
 
-/// Plans a route to each pod CIDR of each other node, by the node's address of the same family that
-/// is on a network of this one.
-pub fn plan(snapshot: &Snapshot) -> RoutePlan {
-    let mut plan = RoutePlan::default();
-    let mut wanted = Vec::new();
-    let others = snapshot.node_routes.values().filter(|route| route.node != snapshot.me);
-    for other in others {
-        for cidr in &other.malformed {
-            plan.exceptions.push(exception(
-                other,
-                cidr,
-                RouteExceptionReason::Malformed,
-                "it is not a CIDR".to_owned(),
-            ));
+/// A node that has a pod CIDR, and the way there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// The node.
+    pub node: Arc<NodeRouteView>,
+    /// How its pods are reached from here.
+    pub way: Way,
+}
+
+impl RoutePlan {
+    /// The pod CIDRs that no route of ours is made for, or that are told of although one is.
+    pub fn exceptions(&self) -> impl Iterator<Item = &RouteException> {
+        self.exceptions.values().chain(self.malformed.values()).flatten()
+    }
+
+    /// Why a pod CIDR of a node gets no route of ours, if it does not.
+    pub fn obstacle(&self, node: &NodeRouteView, cidr: &Prefix) -> Option<&RouteException> {
+        let stops =
+            |told: &&RouteException| told.node == node.node.as_str() && told.reason != RouteExceptionReason::Overlapped;
+        self.exceptions.get(cidr)?.iter().find(stops)
+    }
+
+    /// Pod CIDRs that several nodes claim.
+    pub fn shared(&self) -> impl Iterator<Item = (Prefix, &[Claim])> {
+        let of = |cidr: &Prefix| self.claims.get(cidr).map(|claims| (*cidr, claims.as_slice()));
+        self.shared.iter().filter_map(of)
+    }
+
+    /// Pod CIDRs that are reached straight, and the node that each is of.
+    pub fn owners(&self) -> impl Iterator<Item = (Prefix, &NodeRouteView)> {
+        self.wanted.routes().filter_map(|route| Some((route.destination, self.owner(route)?)))
+    }
+
+    /// Whether a pod CIDR is reached straight.
+    pub fn reaches(&self, cidr: &Prefix) -> bool {
+        !self.wanted.to(cidr).is_empty()
+    }
+
+    /// The node that a route leads to.
+    pub fn owner(&self, route: &FibRoute) -> Option<&NodeRouteView> {
+        let leads_there = |claim: &&Claim| claim.route(route.destination).as_ref() == Some(route);
+        self.claims.get(&route.destination)?.iter().find(leads_there).map(|claim| &*claim.node)
+    }
+}
+
+impl Claim {
+    /// The route by which this node is reached, if it is a neighbour.
+    pub fn route(&self, destination: Prefix) -> Option<FibRoute> {
+        match self.way {
+            Way::Neighbour(hop) => Some(FibRoute::direct(destination, hop)),
+            Way::Router(_) | Way::None(_) => None,
         }
-        for &cidr in &other.pod_cidrs {
-            match gateway(other, cidr.family(), &snapshot.local) {
-                Ok(hop) => {
-                    wanted.push(FibRoute::direct(cidr, hop));
-                    plan.owners.insert(cidr, other.node.to_string());
+    }
+
+    /// The older is preferred; names only make it certain.
+    fn seniority(&self) -> (i64, &str) {
+        (self.node.created_seconds, self.node.node.as_str())
+    }
+}
+
+/// Plans, and remembers what it planned from.
+#[derive(Debug, Clone, Default)]
+pub struct Planner {
+    networks: Networks,
+    own: Vec<Prefix>,
+    nodes: BTreeMap<String, Arc<NodeRouteView>>,
+    /// Addresses of all nodes, and how many have each.
+    addresses: BTreeMap<IpAddr, usize>,
+    /// The lengths that claimed pod CIDRs have, and how many have each.
+    lengths: BTreeMap<u8, usize>,
+    plan: Arc<RoutePlan>,
+}
+
+impl Planner {
+    /// Plans a route to each pod CIDR of each other node.
+    pub fn plan(&mut self, snapshot: &Snapshot) -> Arc<RoutePlan> {
+        let own = snapshot.node_routes.get(snapshot.me.as_str());
+        let networks = Networks::new(&snapshot.local, own.map(|own| own.addresses.as_slice()).unwrap_or_default());
+        let own: Vec<Prefix> = own.into_iter().flat_map(|own| own.pod_cidrs.iter().copied()).collect();
+        if self.networks != networks || self.own != own {
+            // Every way may be another now.
+            *self = Self { networks, own, ..Self::default() };
+        }
+        let mut open = BTreeSet::new();
+        for (name, old, new) in differences(&self.nodes, &snapshot.node_routes) {
+            if let Some(old) = old {
+                self.forget(&name, &old, snapshot, &mut open);
+            }
+            if let Some(new) = new {
+                self.learn(&name, new, snapshot, &mut open);
+            }
+        }
+        for destination in open {
+            self.decide(destination);
+        }
+        Arc::clone(&self.plan)
+    }
+
+    /// The plan to write in; nobody has it any more once the next round begins.
+    fn plan_mut(&mut self) -> &mut RoutePlan {
+        Arc::make_mut(&mut self.plan)
+    }
+
+    fn learn(&mut self, name: &str, node: &Arc<NodeRouteView>, snapshot: &Snapshot, open: &mut BTreeSet<Prefix>) {
+        self.nodes.insert(name.to_owned(), Arc::clone(node));
+        for address in &node.addresses {
+            *self.addresses.entry(*address).or_default() += 1;
+            open.extend(self.claimed_around(Prefix::host(*address)));
+        }
+        if node.node == snapshot.me {
+            return;
+        }
+        self.plan_mut().pod_cidrs += node.pod_cidrs.len() + node.malformed.len();
+        if !node.malformed.is_empty() {
+            self.plan_mut().malformed.insert(name.to_owned(), malformed(node));
+        }
+        for &cidr in &node.pod_cidrs {
+            let way = next_hop::way(node, cidr.family(), &self.networks);
+            let claims = self.plan_mut().claims.entry(cidr).or_default();
+            claims.push(Claim { node: Arc::clone(node), way });
+            claims.sort_by(|one, other| one.seniority().cmp(&other.seniority()));
+            *self.lengths.entry(cidr.length()).or_default() += 1;
+            open.insert(cidr);
+            open.extend(self.claimed_around(cidr));
+        }
+    }
+
+    fn forget(&mut self, name: &str, node: &Arc<NodeRouteView>, snapshot: &Snapshot, open: &mut BTreeSet<Prefix>) {
+        self.nodes.remove(name);
+        for address in &node.addresses {
+            take_one(&mut self.addresses, *address);
+            open.extend(self.claimed_around(Prefix::host(*address)));
+        }
+        if node.node == snapshot.me {
+            return;
+        }
+        self.plan_mut().pod_cidrs -= node.pod_cidrs.len() + node.malformed.len();
+        self.plan_mut().malformed.remove(name);
+        for &cidr in &node.pod_cidrs {
+            open.insert(cidr);
+            open.extend(self.claimed_around(cidr));
+            take_one(&mut self.lengths, cidr.length());
+            let plan = self.plan_mut();
+            if let Some(claims) = plan.claims.get_mut(&cidr) {
+                claims.retain(|claim| claim.node.node != node.node);
+                if claims.is_empty() {
+                    plan.claims.remove(&cidr);
                 }
-                Err((reason, message)) => plan.exceptions.push(exception(other, &cidr.to_string(), reason, message)),
             }
         }
     }
-    plan.wanted = wanted.into_iter().collect();
-    plan
+
+    /// The claimed destinations that share an address with `prefix`.
+    fn claimed_around(&self, prefix: Prefix) -> Vec<Prefix> {
+        let wider = self.lengths.keys().filter(|length| **length < prefix.length());
+        let holding = wider.filter_map(|length| Prefix::containing(prefix.address(), *length));
+        let holding = holding.filter(|holder| self.plan.claims.contains_key(holder));
+        let within = self.plan.claims.range(prefix..).map(|(within, _)| *within);
+        holding.chain(within.take_while(|within| prefix.contains(within.address()))).collect()
+    }
+
+    /// One destination: who gets the route, and who is told that it has none, or not alone.
+    fn decide(&mut self, destination: Prefix) {
+        let claims = self.plan.claims.get(&destination).map(Vec::as_slice).unwrap_or_default();
+        let mut exceptions = Vec::new();
+        let mut routes = Vec::new();
+        let mut is_for_router = false;
+        let is_shared = claims.len() > 1;
+        let obstacle = self.obstacle(destination);
+        for claim in claims {
+            let told = match (&obstacle, &claim.way) {
+                (Some(obstacle), _) => Some(obstacle.clone()),
+                (None, Way::None(why)) => Some((RouteExceptionReason::NoAddressOfFamily, why.clone())),
+                (None, Way::Router(address)) => {
+                    is_for_router = true;
+                    let message =
+                        format!("{address} is on no network of this node; a router has to carry these packets");
+                    Some((RouteExceptionReason::NotOnLink, message))
+                }
+                (None, Way::Neighbour(_)) => {
+                    routes.extend(claim.route(destination));
+                    self.told_rival(destination, claim)
+                }
+            };
+            exceptions.extend(
+                told.map(|(reason, message)| exception(&claim.node, &destination.to_string(), reason, message)),
+            );
+        }
+        let plan = Arc::make_mut(&mut self.plan);
+        if is_shared {
+            plan.shared.insert(destination);
+        } else {
+            plan.shared.remove(&destination);
+        }
+        let wish = Arc::make_mut(&mut plan.wanted);
+        if routes.is_empty() && is_for_router {
+            wish.ask(destination);
+        } else {
+            wish.set(destination, routes);
+        }
+        if exceptions.is_empty() {
+            plan.exceptions.remove(&destination);
+        } else {
+            plan.exceptions.insert(destination, exceptions);
+        }
+    }
+
+    /// Why nobody gets a route to this destination.
+    fn obstacle(&self, destination: Prefix) -> Option<(RouteExceptionReason, String)> {
+        if let Some(own) = self.own.iter().find(|own| own.overlaps(&destination)) {
+            let message = format!("it overlaps {own}, the pod CIDR of this node; give one of the two nodes another");
+            return Some((RouteExceptionReason::Contested, message));
+        }
+        let of_nodes = self.addresses.range(destination.address()..).next().map(|(address, _)| *address);
+        let held = of_nodes.into_iter().chain(self.networks.addresses()).find(|address| destination.contains(*address));
+        if let Some(address) = held {
+            let message = format!("it holds {address}, an address of a node: that node could not be reached any more");
+            return Some((RouteExceptionReason::HoldsAddress, message));
+        }
+        let senior = self.rivals(destination).min_by(|(_, one), (_, other)| one.seniority().cmp(&other.seniority()));
+        let first = self.plan.claims.get(&destination).and_then(|claims| claims.first());
+        senior.filter(|(_, rival)| first.is_some_and(|first| rival.seniority() < first.seniority())).map(
+            |(cidr, rival)| {
+                let message = format!("it overlaps {cidr} of node {}, which was there first", rival.node.node);
+                (RouteExceptionReason::Contested, message)
+            },
+        )
+    }
+
+    /// What a node is told whose route stands although another claims a part of its pods.
+    fn told_rival(&self, destination: Prefix, claim: &Claim) -> Option<(RouteExceptionReason, String)> {
+        let (cidr, rival) = self.rivals(destination).find(|(_, rival)| rival.node.node != claim.node.node)?;
+        let message =
+            format!("node {} claims {cidr}, which overlaps it; the route stays with this node", rival.node.node);
+        Some((RouteExceptionReason::Overlapped, message))
+    }
+
+    /// Claims of other destinations that overlap this one.
+    fn rivals(&self, destination: Prefix) -> impl Iterator<Item = (Prefix, &Claim)> {
+        let others = self.claimed_around(destination).into_iter().filter(move |other| *other != destination);
+        others.flat_map(|other| self.plan.claims.get(&other).into_iter().flatten().map(move |claim| (other, claim)))
+    }
+}
+
+/// The name of a node, what was known of it, and what is.
+type Difference<'a> = (String, Option<Arc<NodeRouteView>>, Option<&'a Arc<NodeRouteView>>);
+
+/// What differs, by name. Views that both share are not compared.
+fn differences<'a>(
+    old: &BTreeMap<String, Arc<NodeRouteView>>,
+    new: &'a BTreeMap<String, Arc<NodeRouteView>>,
+) -> Vec<Difference<'a>> {
+    let mut differences = Vec::new();
+    let (mut before, mut now) = (old.iter().peekable(), new.iter().peekable());
+    loop {
+        let order = match (before.peek(), now.peek()) {
+            (Some((before, _)), Some((now, _))) => before.cmp(now),
+            (Some(_), None) => std::cmp::Ordering::Less,
+            (None, Some(_)) => std::cmp::Ordering::Greater,
+            (None, None) => return differences,
+        };
+        let before = before.next_if(|_| order.is_le());
+        let now = now.next_if(|_| order.is_ge());
+        if let (Some((_, before)), Some((_, now))) = (before, now)
+            && Arc::ptr_eq(before, now)
+        {
+            continue;
+        }
+        if let Some((name, _)) = before.or(now) {
+            differences.push((name.clone(), before.map(|(_, view)| Arc::clone(view)), now.map(|(_, view)| view)));
+        }
+    }
+}
+
+fn take_one<K: Ord>(counts: &mut BTreeMap<K, usize>, key: K) {
+    if let std::collections::btree_map::Entry::Occupied(mut count) = counts.entry(key) {
+        *count.get_mut() -= 1;
+        if *count.get() == 0 {
+            count.remove();
+        }
+    }
+}
+
+fn malformed(node: &NodeRouteView) -> Vec<RouteException> {
+    let wrong = |text: &String| exception(node, text, RouteExceptionReason::Malformed, "it is not a CIDR".to_owned());
+    node.malformed.iter().map(wrong).collect()
 }
 
 fn exception(node: &NodeRouteView, cidr: &str, reason: RouteExceptionReason, message: String) -> RouteException {
     RouteException { node: node.node.to_string(), cidr: cidr.to_owned(), reason, message }
 }
 
-/// The first address of the node that is a neighbour here.
-fn gateway(
-    node: &NodeRouteView,
-    family: Family,
-    local: &[LocalAddress],
-) -> Result<Hop, (RouteExceptionReason, String)> {
-    let mut of_family = node.addresses.iter().copied().filter(|address| Family::of(*address) == family).peekable();
-    let Some(&first) = of_family.peek() else {
-        let message = format!("the node has no {family} address");
-        return Err((RouteExceptionReason::NoAddressOfFamily, message));
-    };
-    of_family.find_map(|address| neighbour(address, local)).ok_or_else(|| {
-        let message = format!("{first} is on no network of this node; a router has to carry these packets");
-        (RouteExceptionReason::NotOnLink, message)
-    })
-}
-
-/// The address as a next hop, when it is another host's on a network of this node.
-pub fn neighbour(address: IpAddr, local: &[LocalAddress]) -> Option<Hop> {
-    let is_own = local.iter().any(|own| own.address == address);
-    let on_link =
-        local.iter().find(|own| own.prefix.length() < own.prefix.family().bits() && own.prefix.contains(address));
-    on_link.filter(|_| !is_own).map(|own| Hop { gateway: address, interface: Some(own.index) })
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::agent::cases::{local, node_route, snapshot};
-
-    #[test]
-    fn each_pod_cidr_goes_by_the_on_link_address_of_its_family() {
-        struct Case {
-            name: &'static str,
-            addresses: &'static [&'static str],
-            cidrs: &'static [&'static str],
-            want: &'static [(&'static str, &'static str)],
-            exceptions: &'static [RouteExceptionReason],
-        }
-        use RouteExceptionReason::{Malformed, NoAddressOfFamily, NotOnLink};
-        let cases = [
-            Case {
-                name: "dual stack",
-                addresses: &["10.90.0.12", "fd90::12"],
-                cidrs: &["10.244.1.0/24", "fd00:244:0:1::/64"],
-                want: &[("10.244.1.0/24", "10.90.0.12"), ("fd00:244:0:1::/64", "fd90::12")],
-                exceptions: &[],
-            },
-            Case {
-                name: "the second address is the one on-link",
-                addresses: &["192.0.2.12", "10.90.0.12"],
-                cidrs: &["10.244.1.0/24"],
-                want: &[("10.244.1.0/24", "10.90.0.12")],
-                exceptions: &[],
-            },
-            Case {
-                name: "behind a router",
-                addresses: &["192.0.2.12"],
-                cidrs: &["10.244.1.0/24"],
-                want: &[],
-                exceptions: &[NotOnLink],
-            },
-            Case {
-                name: "no address of the family",
-                addresses: &["10.90.0.12"],
-                cidrs: &["10.244.1.0/24", "fd00:244:0:1::/64"],
-                want: &[("10.244.1.0/24", "10.90.0.12")],
-                exceptions: &[NoAddressOfFamily],
-            },
-            Case {
-                name: "an address of our own is no neighbour",
-                addresses: &["10.90.0.11"],
-                cidrs: &["10.244.1.0/24"],
-                want: &[],
-                exceptions: &[NotOnLink],
-            },
-            Case {
-                name: "a CIDR that does not parse",
-                addresses: &["10.90.0.12"],
-                cidrs: &["10.244.1.7/24"],
-                want: &[],
-                exceptions: &[Malformed],
-            },
-        ];
-        for case in cases {
-            let snapshot = snapshot()
-                .node(node_route("n1", &["10.90.0.11", "fd90::11"], &["10.244.0.0/24"]))
-                .node(node_route("n2", case.addresses, case.cidrs))
-                .local([local("eth0", "10.90.0.11/24"), local("eth0", "fd90::11/64"), local("veth1", "10.244.0.1/32")])
-                .build();
-            let plan = plan(&snapshot);
-            let got: Vec<_> = plan.wanted.routes().map(|r| (r.destination.to_string(), r.target.to_string())).collect();
-            let got: Vec<_> = got.iter().map(|(d, g)| (d.as_str(), g.as_str())).collect();
-            assert_eq!(got, case.want, "{}", case.name);
-            let reasons: Vec<_> = plan.exceptions.iter().map(|e| e.reason).collect();
-            assert_eq!(reasons, case.exceptions, "{}", case.name);
-        }
-    }
-
-    #[test]
-    fn the_own_pod_cidr_gets_no_route() {
-        let snapshot = snapshot()
-            .node(node_route("n1", &["10.90.0.11"], &["10.244.0.0/24"]))
-            .local([local("eth0", "10.90.0.11/24")])
-            .build();
-        assert_eq!(plan(&snapshot), RoutePlan::default());
-    }
-}
+mod tests;

@@ -15,8 +15,11 @@ use crate::config::{AddressBlock, Advertisement, Pool};
 use crate::model::views::{EndpointView, ServiceView};
 use crate::model::{LocalAddress, NodeName, PoolName, Prefix};
 
+/// Objects by name, shared: a snapshot is taken for each change, and most of it is as before.
+pub type Objects<V> = Arc<BTreeMap<String, Arc<V>>>;
+
 /// Everything the agent of one node decides from.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// The node this agent runs on.
     pub me: NodeName,
@@ -25,7 +28,7 @@ pub struct Snapshot {
     /// The addresses of its interfaces.
     pub local: Vec<LocalAddress>,
     /// How every node's pods are reached, by the node's name.
-    pub node_routes: BTreeMap<String, Arc<NodeRouteView>>,
+    pub node_routes: Objects<NodeRouteView>,
     /// The routers of the cluster that are configured without a fault.
     #[serde(default)]
     pub peers: Vec<Arc<Peer>>,
@@ -43,10 +46,10 @@ pub struct Snapshot {
     pub own_cidr: OwnCidr,
     /// The Services of type LoadBalancer.
     #[serde(default)]
-    pub services: BTreeMap<String, Arc<ServiceView>>,
+    pub services: Objects<ServiceView>,
     /// The EndpointSlices of Services.
     #[serde(default)]
-    pub endpoints: BTreeMap<String, Arc<EndpointView>>,
+    pub endpoints: Objects<EndpointView>,
 }
 
 /// What becomes of packets to pods that are not there (any more).
@@ -113,6 +116,8 @@ pub struct NodeRouteView {
     pub witnesses: Vec<String>,
     /// Which version of it this is.
     pub digest: String,
+    /// `metadata.creationTimestamp` in seconds since 1970: of two that claim one pod CIDR the older has it.
+    pub created_seconds: i64,
 }
 
 impl NodeRouteView {
@@ -129,6 +134,7 @@ impl NodeRouteView {
             entry: spec.entry,
             witnesses: spec.witnesses.clone(),
             digest: spec.digest(),
+            created_seconds: route.creation_timestamp().map_or(0, |time| time.0.as_second()),
         })
     }
 }

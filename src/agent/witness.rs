@@ -11,7 +11,7 @@ use crate::agent::desired::Desired;
 use crate::agent::report::Outcome;
 use crate::agent::routes::RoutePlan;
 use crate::agent::snapshot::NodeRouteView;
-use crate::api::{Reached, RouteException, RouteExceptionReason, WitnessAnswer, majority};
+use crate::api::{Reached, RouteExceptionReason, WitnessAnswer, majority};
 use crate::model::{FibRoute, Hop, Neighbour, NodeName, Prefix, Target};
 
 /// What is known of one pod CIDR.
@@ -66,8 +66,7 @@ fn answer(me: &NodeName, route: &NodeRouteView, desired: &Desired, outcome: &Out
 fn way(node: &NodeRouteView, cidr: &Prefix, desired: &Desired, outcome: &Outcome) -> Way {
     let plan = &desired.routes;
     let shown = cidr.to_string();
-    let is_of_it = |exception: &&RouteException| exception.node == node.node.as_str() && exception.cidr == shown;
-    if let Some(exception) = plan.exceptions.iter().find(is_of_it) {
+    if let Some(exception) = plan.obstacle(node, cidr) {
         return match (exception.reason, outcome.carrier(cidr)) {
             (RouteExceptionReason::NotOnLink, Some(carrier)) => Way::Carried(format!("{shown}: {carrier}")),
             (RouteExceptionReason::NotOnLink, None) => {
@@ -121,7 +120,7 @@ mod tests {
     use super::*;
     use crate::agent::cases::{local, node_route, snapshot};
     use crate::agent::desired;
-    use crate::agent::entries::Memory;
+    use crate::agent::desired::Memory;
     use crate::model::Moment;
 
     struct Case {
@@ -210,7 +209,7 @@ mod tests {
                 .build();
             let desired = desired::plan(&snapshot, &mut Memory::default(), Moment::default());
             let mut outcome = Outcome {
-                settled: Arc::new(desired.routes.wanted.clone()),
+                settled: Arc::clone(&desired.routes.wanted),
                 neighbours: BTreeMap::from([("10.90.0.12".parse().expect("an address"), true)]),
                 ..Outcome::default()
             };

@@ -26,8 +26,9 @@ pub use bgp_peer::{BgpPeer, BgpPeerSpec, ImportPolicy, ImportPrefix};
 pub use condition::{Condition, ConditionReason, ConditionStatus, ConditionType};
 pub use machine::{Machine, MachineSpec, MachineStatus, Reading, ReadingSource};
 pub use node_report::{
-    AdvertException, BgpReport, EntryReport, GuardReport, NoEntry, NodeReport, NodeReportSpec, NodeReportStatus,
-    PeerException, Reached, RefusedEntries, RouteException, RouteExceptionReason, RouteReport, WitnessAnswer,
+    AdvertException, BgpReport, EntryReport, ForwardingFault, ForwardingReason, GuardReport, NoEntry, NodeReport,
+    NodeReportSpec, NodeReportStatus, PeerException, Reached, RefusedEntries, RouteCarrier, RouteException,
+    RouteExceptionReason, RouteReport, WitnessAnswer,
 };
 pub use node_route::{EntryFlag, NodeRoute, NodeRouteSpec, majority};
 pub use selector::{LabelOperator, LabelRequirement, LabelSelector};

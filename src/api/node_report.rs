@@ -50,6 +50,9 @@ pub struct NodeReportStatus {
     pub witness: Vec<WitnessAnswer>,
     /// Kernel routes to other nodes' pods.
     pub routes: RouteReport,
+    /// What on this host keeps pods' packets from being forwarded; empty when nothing does.
+    #[serde(default)]
+    pub forwarding: Vec<ForwardingFault>,
     /// The nftables table `inet cairn`, which refuses packets to ports that no Service has.
     pub guard: GuardReport,
     /// Services whose addresses this node announces, or does not.
@@ -97,9 +100,31 @@ pub struct RouteReport {
     /// Other nodes that this one lacks a route to for a reason that lies here.
     #[serde(default)]
     pub nodes_without: u32,
+    /// Those of nodes that are on no network of this one, and that a router carries.
+    #[serde(default)]
+    pub carried: u32,
+    /// The routes by which they are carried, and how many by each; the first 8.
+    #[serde(default)]
+    pub carriers: Vec<RouteCarrier>,
+    /// Nodes whose `NodeRoute` is gone, and whose routes stay until it is certain that they are too.
+    #[serde(default)]
+    pub held: u32,
+    /// Routes that others removed or changed and that were put back, since the agent's start.
+    #[serde(default)]
+    pub repaired: u64,
     /// Those without, and why; the first 32.
     #[serde(default)]
     pub exceptions: Vec<RouteException>,
+}
+
+/// A route that carries pod CIDRs of nodes that are on no network of this one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RouteCarrier {
+    /// The route in words, with its gateways and who made it.
+    pub route: String,
+    /// How many pod CIDRs.
+    pub cidrs: u32,
 }
 
 /// A pod CIDR without a route.
@@ -121,7 +146,8 @@ pub struct RouteException {
 pub enum RouteExceptionReason {
     /// The node has no address of the CIDR's family.
     NoAddressOfFamily,
-    /// The node's address is not on a network of this node: a router has to carry it.
+    /// The node's address is not on a network of this node, and no route of this node leads to a
+    /// router that could carry it.
     NotOnLink,
     /// The kernel says the gateway cannot be reached.
     Unreachable,
@@ -129,8 +155,12 @@ pub enum RouteExceptionReason {
     NoCarrier,
     /// Someone else's route has this destination.
     OwnedByOther,
-    /// Another node claims the same CIDR, and has the route.
+    /// Another node claims the same CIDR or one that overlaps it, and was there first.
     Contested,
+    /// The route stands, but another node claims the same CIDR or a part of it.
+    Overlapped,
+    /// The CIDR holds the address of a node, which could not be reached any more.
+    HoldsAddress,
     /// The agent may not change routes: it lacks NET_ADMIN.
     Denied,
     /// The kernel refused the route.
@@ -149,9 +179,36 @@ impl RouteExceptionReason {
             | Self::OwnedByOther
             | Self::Denied
             | Self::Refused => true,
-            Self::NoAddressOfFamily | Self::Contested | Self::Malformed => false,
+            Self::NoAddressOfFamily | Self::Contested | Self::Overlapped | Self::HoldsAddress | Self::Malformed => {
+                false
+            }
         }
     }
+}
+
+/// Something on the host that keeps pods' packets from being forwarded, or may.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ForwardingFault {
+    /// What it is.
+    pub reason: ForwardingReason,
+    /// The same in one sentence, with what would be right.
+    pub message: String,
+}
+
+/// What keeps pods' packets from being forwarded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub enum ForwardingReason {
+    /// `net.ipv4.ip_forward` or `net.ipv6.conf.all.forwarding` is 0.
+    NotForwarding,
+    /// The reverse-path filter is strict where packets may come in by another interface.
+    StrictReversePath,
+    /// Pods may send longer packets than the way to other nodes takes.
+    MtuMismatch,
+    /// A firewall drops forwarded packets that no rule of it accepts.
+    ForwardDrop,
+    /// No rule leads packets to the routing table that the agent was told to use.
+    TableNotConsulted,
 }
 
 /// Whether the guard table stands.

@@ -8,7 +8,7 @@ use anyhow::Context;
 
 use super::signal;
 use crate::agent::snapshot::OwnCidr;
-use crate::agent::{self, Options};
+use crate::agent::{self, Options, Place, Sysctls, place};
 use crate::cluster::client;
 use crate::model::NodeName;
 use crate::telemetry::log::{self, LogOptions};
@@ -29,6 +29,26 @@ pub struct Args {
     /// every other: without it they go in circles where no bridge has the CIDR.
     #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
     blackhole_own_cidr: bool,
+    /// The routing table for its routes: 1 to 4294967295 without 255. In another than the main one (254)
+    /// routes carry nothing until a rule of yours leads packets there, for each family, such as
+    /// `ip rule add priority 32000 table N`; the report says when there is none.
+    #[arg(long, value_name = "TABLE", default_value_t = place::MAIN_TABLE)]
+    route_table: u32,
+    /// The metric of its routes: 1 to 4294967293. A route of anybody else's with a smaller one decides.
+    #[arg(long, value_name = "METRIC", default_value_t = place::METRIC)]
+    route_metric: u32,
+    /// Turn on net.ipv4.ip_forward and net.ipv6.conf.all.forwarding where pods have that family and it is
+    /// off; without this it is only told. Where IPv6 is forwarded, an interface that learns its default
+    /// route by router advertisements needs accept_ra=2.
+    #[arg(long)]
+    manage_sysctls: bool,
+    /// Where the last state is kept for a restart while the API server is away, on a file system in memory.
+    #[arg(long, value_name = "FILE", default_value = "/run/cairn/state.json")]
+    state_file: PathBuf,
+    /// Remove what an agent leaves behind (its routes in every table, the nftables table inet cairn, the
+    /// kept state) and end. For a node that is to have no agent any more: one that runs puts it all back.
+    #[arg(long)]
+    cleanup: bool,
 }
 
 impl Args {
@@ -37,14 +57,25 @@ impl Args {
         let _ = log::init(LogOptions::default());
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         runtime.block_on(async {
+            if self.cleanup {
+                return agent::clean_up(&self.state_file).await;
+            }
             let stop = signal::stop()?;
+            let place = place(self.route_table, self.route_metric)?;
             let node = node_name(self.node_name)?;
             let client = client::connect(self.kubeconfig.as_deref()).await?;
             let own_cidr = if self.blackhole_own_cidr { OwnCidr::Blackholed } else { OwnCidr::Left };
-            agent::run(Options { client, node, diagnostics: self.diagnostics_address, own_cidr }, stop).await
+            let sysctls = if self.manage_sysctls { Sysctls::Managed } else { Sysctls::Told };
+            let (diagnostics, state_file) = (self.diagnostics_address, self.state_file);
+            agent::run(Options { client, node, diagnostics, own_cidr, place, sysctls, state_file }, stop).await
         })?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+fn place(table: u32, metric: u32) -> anyhow::Result<Place> {
+    let all = "--route-table takes 1 to 4294967295 without 255 (the kernel's own), --route-metric 1 to 4294967293";
+    Place::new(table, metric).with_context(|| format!("{all}; these are {table} and {metric}"))
 }
 
 /// The kubelet names its Node after the host, in lower case.

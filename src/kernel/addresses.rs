@@ -8,7 +8,7 @@ use std::time::Duration;
 use netlink_sys::protocols::NETLINK_ROUTE;
 use tokio::sync::watch;
 
-use super::messages::{self, Address, GET_ADDRESS, GET_LINK, LINK_AND_ADDRESS_GROUPS};
+use super::messages::{self, Address, GET_ADDRESS, GET_LINK, LINK_AND_ADDRESS_GROUPS, Link};
 use super::pace::Pace;
 use super::socket::{NetlinkError, Socket};
 use crate::cluster::clock::now;
@@ -52,13 +52,14 @@ pub async fn watch_addresses(out: watch::Sender<Option<Arc<Vec<LocalAddress>>>>)
 async fn look(requests: &mut Socket) -> Result<Vec<LocalAddress>, NetlinkError> {
     let links = requests.list("links", GET_LINK, &messages::links_request(), messages::link).await?;
     let addresses = requests.list("addresses", GET_ADDRESS, &messages::addresses_request(), messages::address).await?;
-    let usable: BTreeMap<u32, String> =
-        links.into_iter().filter(|link| link.is_up && !link.is_loopback).map(|link| (link.index, link.name)).collect();
+    let is_usable = |link: &Link| link.is_up && !link.is_loopback;
+    let usable: BTreeMap<u32, Link> = links.into_iter().filter(is_usable).map(|link| (link.index, link)).collect();
     let seen: BTreeSet<LocalAddress> = addresses
         .into_iter()
         .filter_map(|Address { index, address, prefix }| {
-            let interface = usable.get(&index)?.clone();
-            Some(LocalAddress { interface, index, address, prefix })
+            let link = usable.get(&index)?;
+            let (interface, has_carrier) = (link.name.clone(), link.has_carrier);
+            Some(LocalAddress { interface, index, address, prefix, has_carrier })
         })
         .collect();
     Ok(seen.into_iter().collect())

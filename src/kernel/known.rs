@@ -16,6 +16,8 @@ pub(super) enum Effect {
     Nothing,
     /// One destination is to be looked at again.
     Settle(Prefix),
+    /// Who carries the destinations in it that are only asked about may be another now.
+    SettleWithin(Prefix),
     /// What the kernel refused may be possible now.
     TryAgain,
     /// What is known may be wrong: the kernel does not tell all that came with it.
@@ -70,7 +72,7 @@ impl Known {
                 match (self.present.remove(&route), matters) {
                     (true, true) => Effect::Settle(route.destination),
                     (false, true) => Effect::ReadAgain,
-                    (_, false) => Effect::Nothing,
+                    (_, false) => asked_within(route.destination, wish),
                 }
             }
             // Which place a route took among others of its key, or which hop of one, is not told.
@@ -78,17 +80,21 @@ impl Known {
                 Effect::ReadAgain
             }
             Event::Route(route) if self.is_of_use(&route) => {
+                let destination = route.destination;
                 self.present.insert(route);
-                Effect::Nothing
+                asked_within(destination, wish)
             }
             Event::Replaced(route) if self.is_of_use(&route) => {
+                let destination = route.destination;
                 self.present.replace(route);
-                Effect::Nothing
+                asked_within(destination, wish)
             }
             Event::Link(link) => self.see_link(link.index, Some(LinkState::of(&link)), wish),
             Event::LinkGone(index) => self.see_link(index, None, wish),
             Event::Address => Effect::TryAgain,
-            Event::AddressGone(index) if self.is_used(index, wish) => Effect::ReadAgain,
+            Event::AddressGone(index) if self.is_used(index, wish) || self.carries_for(index, wish) => {
+                Effect::ReadAgain
+            }
             Event::RouteGone(_) | Event::Route(_) | Event::Replaced(_) | Event::AddressGone(_) | Event::Other => {
                 Effect::Nothing
             }
@@ -111,7 +117,7 @@ impl Known {
         } else {
             self.down.remove(&index);
         }
-        if self.is_used(index, wish) {
+        if self.is_used(index, wish) || self.carries_for(index, wish) {
             return Effect::ReadAgain;
         }
         if !state.is_some_and(|state| state.is_up) {
@@ -120,9 +126,14 @@ impl Known {
         if carries { Effect::TryAgain } else { Effect::Nothing }
     }
 
-    /// Whether a route is one we keep in mind.
     fn is_of_use(&self, route: &KernelRoute) -> bool {
-        route.is_ours() || route.table == self.place.table()
+        Present::is_of_use(route, self.place)
+    }
+
+    /// Whether a route leaves by this interface that carries what is only asked about.
+    fn carries_for(&self, index: u32, wish: &FibWish) -> bool {
+        let mut by_it = self.present.routes().filter(|route| route.uses(index));
+        by_it.any(|route| wish.asked_in(route.destination).next().is_some())
     }
 
     /// Whether a route that is ours or wanted leaves by this interface.
@@ -140,6 +151,10 @@ impl LinkState {
     fn carries(self) -> bool {
         self.is_up && self.has_carrier
     }
+}
+
+fn asked_within(prefix: Prefix, wish: &FibWish) -> Effect {
+    if wish.asked_in(prefix).next().is_some() { Effect::SettleWithin(prefix) } else { Effect::Nothing }
 }
 
 fn matters(route: &KernelRoute, wish: &FibWish) -> bool {

@@ -12,7 +12,10 @@
 //! - The kernel tells us of changes, we do not poll. A lost message leads to a full re-read.
 
 pub mod addresses;
+mod firewall;
+pub mod forwarding;
 pub mod guard;
+pub mod host;
 mod journal;
 mod known;
 pub mod look;
@@ -26,10 +29,13 @@ pub mod plan;
 pub mod present;
 pub mod route;
 mod route_codec;
+mod rules;
 mod socket;
 pub mod standing;
 mod wire;
 
+pub use forwarding::PodNetwork;
+pub use host::Sysctls;
 pub use place::Place;
 pub use socket::NetlinkError;
 pub use standing::{RouteFailure, RouteStatus};

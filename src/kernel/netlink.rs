@@ -18,12 +18,12 @@ use super::journal::Journal;
 use super::known::{Effect, Known};
 use super::messages::{self, GET_LINK, LINK_AND_ADDRESS_GROUPS, ROUTE_GROUPS};
 use super::pace::Pace;
-use super::place::Place;
+use super::place::{MAIN_TABLE, Place};
 use super::plan::{self, RouteChange, RoutePlan};
 use super::route::KernelRoute;
 use super::route_codec::{self, GET_ROUTE, Listing};
 use super::socket::{Events, NetlinkError, Socket};
-use super::standing::{RouteFailure, RouteStatus};
+use super::standing::{Carrier, RouteFailure, RouteStatus};
 use super::wire;
 use crate::cluster::clock::now;
 use crate::model::{Family, FibRoute, FibWish, Prefix};
@@ -72,6 +72,33 @@ pub async fn run(
         tokio::time::sleep(keeper.pace.wait(now())).await;
         keeper.catch_up()?;
     }
+}
+
+/// Removes every route of ours from every table, and nothing else. Returns how many there were.
+///
+/// # Errors
+/// When the kernel cannot be asked, or refuses to remove one.
+pub async fn remove_all() -> Result<usize, NetlinkError> {
+    let mut requests = Socket::open(NETLINK_ROUTE, &[])?;
+    let mut ours = Vec::new();
+    for family in [Family::V4, Family::V6] {
+        let is_ours = |route: &KernelRoute| route.destination.family() == family && route.is_ours();
+        ours.append(&mut list(&mut requests, family, Listing::Ours, is_ours).await?);
+    }
+    let changes: Vec<_> = ours.into_iter().map(RouteChange::Delete).collect();
+    let put = |out: &mut Vec<u8>, change: &RouteChange, sequence| {
+        route_codec::put_change(out, change, Place::default(), sequence);
+    };
+    let refusals = requests.carry_out(&changes, put).await?;
+    for (change, refusal) in changes.iter().zip(refusals) {
+        match refusal.map(|errno| (errno, meaning(change, errno, OVERTAKEN))) {
+            None | Some((_, Refusal::IsSo)) => {}
+            Some((errno, _)) => {
+                return Err(NetlinkError::Refused { source: std::io::Error::from_raw_os_error(errno) });
+            }
+        }
+    }
+    Ok(changes.len())
 }
 
 enum Wake {
@@ -167,6 +194,9 @@ impl Keeper {
         match effect {
             Effect::Nothing => {}
             Effect::Settle(destination) => drop(self.dirty.insert(destination)),
+            Effect::SettleWithin(prefix) => {
+                self.dirty.extend(self.wish.iter().flat_map(|wish| wish.asked_in(prefix)));
+            }
             Effect::TryAgain => self.dirty.extend(std::mem::take(&mut self.refused)),
             Effect::ReadAgain => self.known = None,
         }
@@ -188,9 +218,11 @@ impl Keeper {
         };
         let dirty = std::mem::take(&mut self.dirty);
         self.refused.retain(|destination| !dirty.contains(destination));
-        let RoutePlan { changes, failed } = plan::plan(&wish, known.present(), dirty.iter().copied(), known.around());
+        let plan = plan::plan(&wish, known.present(), dirty.iter().copied(), known.around());
         self.known = Some(known);
-        let outcome = self.carry_out(&changes, failed).await?;
+        let RoutePlan { changes, failed, carried } = plan;
+        let outcome = Outcome { failed, carried, ..Outcome::default() };
+        let outcome = self.carry_out(&changes, outcome).await?;
         self.pace.worked(now());
         if outcome.is_overtaken {
             self.known = None;
@@ -202,12 +234,7 @@ impl Keeper {
         Ok(())
     }
 
-    async fn carry_out(
-        &mut self,
-        changes: &[RouteChange],
-        failed: BTreeMap<FibRoute, RouteFailure>,
-    ) -> Result<Outcome, NetlinkError> {
-        let mut outcome = Outcome { failed, ..Outcome::default() };
+    async fn carry_out(&mut self, changes: &[RouteChange], mut outcome: Outcome) -> Result<Outcome, NetlinkError> {
         for some in changes.chunks(BETWEEN_EVENTS) {
             let place = self.place;
             let put = |out: &mut Vec<u8>, change: &RouteChange, sequence| {
@@ -220,6 +247,7 @@ impl Keeper {
                         if let Some(known) = &mut self.known {
                             known.accepted(change);
                         }
+                        self.take(Effect::SettleWithin(change.destination()));
                         let decides = change.makes().filter(|route| !outcome.failed.contains_key(route));
                         outcome.repaired.extend(decides.filter(|route| self.status.is_installed(route)).cloned());
                     }
@@ -240,7 +268,7 @@ impl Keeper {
     }
 
     fn tell(&mut self, wish: Arc<FibWish>, dirty: &BTreeSet<Prefix>, outcome: Outcome) {
-        let Outcome { mut failed, mut refused, repaired, open, .. } = outcome;
+        let Outcome { mut failed, carried, mut refused, repaired, open, is_overtaken: _ } = outcome;
         let is_open = |route| (route, RouteFailure::Refused { errno: Errno::EXIST.raw_os_error() });
         failed.extend(open.into_iter().map(is_open));
         let is_stale = |route: &FibRoute| dirty.contains(&route.destination);
@@ -248,6 +276,12 @@ impl Keeper {
             let all = Arc::make_mut(&mut self.status.failed);
             all.retain(|route, _| !is_stale(route));
             all.extend(failed);
+        }
+        let was_carried = |destination: &Prefix| self.status.carried.contains_key(destination);
+        if !carried.is_empty() || dirty.iter().any(was_carried) {
+            let all = Arc::make_mut(&mut self.status.carried);
+            dirty.iter().for_each(|destination| drop(all.remove(destination)));
+            all.extend(carried);
         }
         self.status.wish = wish;
         self.status.repaired_total += repaired.len() as u64;
@@ -267,29 +301,31 @@ impl Keeper {
         let links = self.requests.list("links", GET_LINK, &messages::links_request(), messages::link).await?;
         let mut routes = Vec::new();
         for family in [Family::V4, Family::V6] {
-            let table = self.place.table();
             // A kernel that knows no filters, or not this family, lists what was not asked for.
-            let ours = |route: &KernelRoute| route.destination.family() == family && route.is_ours();
-            let others =
-                |route: &KernelRoute| route.destination.family() == family && !route.is_ours() && route.table == table;
-            routes.append(&mut self.list(family, Listing::Ours, ours).await?);
-            routes.append(&mut self.list(family, Listing::Table(table), others).await?);
+            let is_ours = |route: &KernelRoute| route.destination.family() == family && route.is_ours();
+            routes.append(&mut list(&mut self.requests, family, Listing::Ours, is_ours).await?);
+            for table in BTreeSet::from([self.place.table(), MAIN_TABLE]) {
+                let is_others = |route: &KernelRoute| {
+                    route.destination.family() == family && !route.is_ours() && route.table == table
+                };
+                routes.append(&mut list(&mut self.requests, family, Listing::Table(table), is_others).await?);
+            }
         }
         Ok(Known::new(routes, links, self.place))
     }
+}
 
-    async fn list(
-        &mut self,
-        family: Family,
-        listing: Listing,
-        is_asked_for: impl Fn(&KernelRoute) -> bool,
-    ) -> Result<Vec<KernelRoute>, NetlinkError> {
-        let request = route_codec::listing_request(family, listing);
-        let read = |payload: &[u8]| route_codec::route(payload).filter(&is_asked_for);
-        match self.requests.list("routes", GET_ROUTE, &request, read).await {
-            Err(NetlinkError::Listing { source, .. }) if is_absence(&source) => Ok(Vec::new()),
-            other => other,
-        }
+async fn list(
+    requests: &mut Socket,
+    family: Family,
+    listing: Listing,
+    is_asked_for: impl Fn(&KernelRoute) -> bool,
+) -> Result<Vec<KernelRoute>, NetlinkError> {
+    let request = route_codec::listing_request(family, listing);
+    let read = |payload: &[u8]| route_codec::route(payload).filter(&is_asked_for);
+    match requests.list("routes", GET_ROUTE, &request, read).await {
+        Err(NetlinkError::Listing { source, .. }) if is_absence(&source) => Ok(Vec::new()),
+        other => other,
     }
 }
 
@@ -297,6 +333,7 @@ impl Keeper {
 #[derive(Debug, Default)]
 struct Outcome {
     failed: BTreeMap<FibRoute, RouteFailure>,
+    carried: BTreeMap<Prefix, Carrier>,
     refused: BTreeMap<Prefix, RouteFailure>,
     repaired: Vec<FibRoute>,
     /// Whether someone was faster, so that what is known is no longer so.

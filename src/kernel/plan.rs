@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::place::Place;
 use super::present::Present;
 use super::route::KernelRoute;
-use super::standing::RouteFailure;
+use super::standing::{Carrier, RouteFailure};
 use crate::model::{FibRoute, FibWish, Prefix, Rank, Target};
 
 /// One change to the kernel's routes.
@@ -49,6 +49,8 @@ pub struct RoutePlan {
     /// Wanted routes that will not carry packets even when the changes are made, and why. The others
     /// do: those in place already, and those that a change makes.
     pub failed: BTreeMap<FibRoute, RouteFailure>,
+    /// Who carries the destinations that are only asked about.
+    pub carried: BTreeMap<Prefix, Carrier>,
 }
 
 /// What the kernel is like, besides its routes.
@@ -74,6 +76,10 @@ pub fn plan(
     let mut deletions = Vec::new();
     for destination in destinations {
         settle(wish.to(&destination), present.to(&destination), around, &mut result, &mut deletions);
+        if wish.is_asked(&destination) {
+            let carrier = present.carrier(&destination, around.place);
+            result.carried.extend(carrier.map(|carrier| (destination, carrier)));
+        }
     }
     result.changes.append(&mut deletions);
     result

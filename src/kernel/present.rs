@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::place::Place;
+use super::place::{MAIN_TABLE, Place};
 use super::plan::RouteChange;
-use super::route::KernelRoute;
+use super::route::{KernelRoute, RouteKind};
+use super::standing::{Carrier, Protocol};
 use crate::model::Prefix;
 
-/// Every route of our table, and ours in every other.
+/// Every route of our table and of the main one, and ours in every other.
 ///
 /// Others' routes to destinations that nobody asked for are kept as well: the next wish may.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -17,10 +18,35 @@ impl Present {
     /// Those of `routes` that can matter.
     pub fn of(routes: impl IntoIterator<Item = KernelRoute>, place: Place) -> Self {
         let mut present = Self::default();
-        for route in routes.into_iter().filter(|route| route.is_ours() || route.table == place.table()) {
+        for route in routes.into_iter().filter(|route| Self::is_of_use(route, place)) {
             present.insert(route);
         }
         present
+    }
+
+    /// Whether a route is one to keep in mind.
+    pub(super) fn is_of_use(route: &KernelRoute, place: Place) -> bool {
+        route.is_ours() || route.table == place.table() || route.table == MAIN_TABLE
+    }
+
+    /// The route that packets to `destination` take: the longest that holds it, of our table before
+    /// the main one. `None` where there is none, or one that drops them.
+    pub fn carrier(&self, destination: &Prefix, place: Place) -> Option<Carrier> {
+        [place.table(), MAIN_TABLE]
+            .into_iter()
+            .find_map(|table| {
+                let of_length = |length| Prefix::containing(destination.address(), length);
+                (0..=destination.length()).rev().filter_map(of_length).find_map(|prefix| {
+                    let routes = self.to(&prefix).iter().filter(|route| route.table == table && route.tos == 0);
+                    routes.min_by_key(|route| route.metric)
+                })
+            })
+            .filter(|route| route.kind == RouteKind::Unicast)
+            .map(|route| Carrier {
+                destination: route.destination,
+                gateways: route.hops.iter().filter_map(|hop| hop.gateway).collect(),
+                protocol: Protocol(route.protocol),
+            })
     }
 
     /// The routes to one destination, in the kernel's order.

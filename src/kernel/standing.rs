@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::model::{FibRoute, FibWish, Target};
+use super::PROTOCOL;
+use crate::model::{FibRoute, FibWish, Prefix, Target};
 
 /// Why a wanted route does not carry its packets.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -52,7 +54,7 @@ impl fmt::Display for RouteFailure {
             Self::Unreachable => f.write_str("the gateway is on no network of this node"),
             Self::NoCarrier => f.write_str("the interface has no carrier: its cable is out or the other end is down"),
             Self::OwnedByOther { protocol } => {
-                write!(f, "a route of {} to the same destination decides", Owner(*protocol))
+                write!(f, "a route of {} to the same destination decides", Protocol(*protocol))
             }
             Self::Contested { to } => write!(f, "the destination is already routed to {to}"),
             Self::Denied => f.write_str("changing routes takes CAP_NET_ADMIN"),
@@ -62,9 +64,10 @@ impl fmt::Display for RouteFailure {
 }
 
 /// Who makes routes of a protocol number, as `/etc/iproute2/rt_protos` and rtnetlink(7) have it.
-struct Owner(u8);
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Protocol(pub u8);
 
-impl fmt::Display for Owner {
+impl fmt::Display for Protocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match self.0 {
             1 => "redirect",
@@ -85,9 +88,34 @@ impl fmt::Display for Owner {
             188 => "ospf",
             189 => "rip",
             192 => "eigrp",
+            PROTOCOL => "cairn",
             number => return write!(f, "protocol {number}"),
         };
         write!(f, "protocol {} ({name})", self.0)
+    }
+}
+
+/// The route that packets to a destination take that has none of ours.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Carrier {
+    /// Its destination: the asked one, or what holds it.
+    pub destination: Prefix,
+    /// The routers; none when it leads straight to an interface.
+    pub gateways: Vec<IpAddr>,
+    /// Who made it; ours when it was learned from a router.
+    pub protocol: Protocol,
+}
+
+impl fmt::Display for Carrier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.destination.length() {
+            0 => f.write_str("the default route")?,
+            _ => write!(f, "the route {}", self.destination)?,
+        }
+        for (place, gateway) in self.gateways.iter().enumerate() {
+            write!(f, "{} {gateway}", if place == 0 { " via" } else { "," })?;
+        }
+        write!(f, " of {}", self.protocol)
     }
 }
 
@@ -98,6 +126,8 @@ pub struct RouteStatus {
     pub wish: Arc<FibWish>,
     /// Wanted routes that do not carry their packets, and why.
     pub failed: Arc<BTreeMap<FibRoute, RouteFailure>>,
+    /// Who carries the destinations that were only asked about; no word of those that nobody carries.
+    pub carried: Arc<BTreeMap<Prefix, Carrier>>,
     /// How often a route of ours was gone or changed by others and was put back, since the start.
     pub repaired_total: u64,
 }

@@ -137,7 +137,7 @@ impl FibRoute {
     }
 }
 
-/// Every route that should be there, by destination.
+/// Every route that should be there, by destination, and destinations that others should carry.
 ///
 /// Of several routes of one destination and rank the first is preferred, but one that is in place
 /// already is never moved for it.
@@ -153,6 +153,30 @@ impl FibWish {
         } else {
             self.0.insert(destination, routes);
         }
+    }
+
+    /// Asks who carries packets to a destination that no node on a network of this one has. A router may
+    /// have announced it: such a route can be added.
+    pub fn ask(&mut self, destination: Prefix) {
+        self.0.insert(destination, Arc::default());
+    }
+
+    /// Adds a route, behind those of its rank.
+    pub fn add(&mut self, route: FibRoute) {
+        let routes = self.0.entry(route.destination).or_default();
+        *routes = routes.iter().cloned().chain([route]).collect();
+    }
+
+    /// The destinations within `prefix` that are asked about.
+    pub fn asked_in(&self, prefix: Prefix) -> impl Iterator<Item = Prefix> {
+        // Prefixes are ordered by address, and one that holds the others comes first.
+        let within = self.0.range(prefix..).take_while(move |(destination, _)| prefix.contains(destination.address()));
+        within.filter(|(_, routes)| leaves_it_to_others(routes)).map(|(destination, _)| *destination)
+    }
+
+    /// Whether it matters who carries this destination: no node on a network of this one does.
+    pub fn is_asked(&self, destination: &Prefix) -> bool {
+        self.0.get(destination).is_some_and(|routes| leaves_it_to_others(routes))
     }
 
     /// The routes to one destination, the preferred one of each rank first.
@@ -204,6 +228,10 @@ impl FibWish {
             }
         }
     }
+}
+
+fn leaves_it_to_others(routes: &[FibRoute]) -> bool {
+    routes.iter().all(|route| route.rank != Rank::Direct)
 }
 
 impl FromIterator<FibRoute> for FibWish {

@@ -38,8 +38,10 @@ pub struct LocalAddress {
     pub index: u32,
     /// The address.
     pub address: IpAddr,
-    /// The network its neighbours are on; a host prefix means none.
+    /// The network its neighbours are on; a host prefix means none, or the one at the other end.
     pub prefix: Prefix,
+    /// Whether packets get out there: the interface has a carrier.
+    pub has_carrier: bool,
 }
 
 /// A host on a network of this node.

@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cairn::agent;
-use cairn::agent::entries::Memory;
+use cairn::agent::desired::Memory;
 use cairn::agent::last_good::{Checked, LastGood};
 use cairn::agent::snapshot::{NodeRouteView, OwnCidr, PoolView, Snapshot};
 use cairn::agent::{announce, peers};
-use cairn::api::{AddressPool, NodeReportStatus, NodeRoute, NodeRouteSpec};
+use cairn::api::{AddressPool, NodeReportStatus, NodeRoute, NodeRouteSpec, RouteException};
 use cairn::cluster::views;
 use cairn::config::CloudConfig;
 use cairn::inventory::{InventoryState, file};
@@ -194,21 +194,19 @@ impl Cluster {
                 me: name.clone(),
                 labels: node.labels.clone(),
                 local: node.internal_ips().map(on_a_lan).collect(),
-                node_routes: node_routes.clone(),
+                node_routes: Arc::new(node_routes.clone()),
                 peers: peers.clone(),
                 advertisements: advertisements.clone(),
                 pools: pools.clone(),
                 learned: BTreeMap::new(),
                 own_cidr: OwnCidr::Blackholed,
-                services: services.clone(),
-                endpoints: endpoints
-                    .iter()
-                    .enumerate()
-                    .map(|(n, view)| (n.to_string(), Arc::new(view.clone())))
-                    .collect(),
+                services: Arc::new(services.clone()),
+                endpoints: Arc::new(
+                    endpoints.iter().enumerate().map(|(n, view)| (n.to_string(), Arc::new(view.clone()))).collect(),
+                ),
             };
             let desired = agent::desired::plan(&snapshot, &mut Memory::default(), Moment::default());
-            assert!(desired.routes.exceptions.is_empty(), "{name}: {:?}", desired.routes.exceptions);
+            assert_eq!(desired.routes.exceptions().collect::<Vec<_>>(), Vec::<&RouteException>::new(), "{name}");
             self.plan.agents.insert(name.clone(), planned(&desired));
         }
     }
@@ -253,7 +251,7 @@ fn inventory(folder: &Path) -> InventoryState {
 fn on_a_lan(address: IpAddr) -> LocalAddress {
     let length = if address.is_ipv4() { 24 } else { 64 };
     let prefix = Prefix::containing(address, length).expect("the length is the family's");
-    LocalAddress { interface: "eth0".to_owned(), index: 2, address, prefix }
+    LocalAddress { interface: "eth0".to_owned(), index: 2, address, prefix, has_carrier: true }
 }
 
 #[test]

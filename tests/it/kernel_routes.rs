@@ -5,8 +5,9 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cairn::api::{ForwardingFault, ForwardingReason};
 use cairn::kernel::addresses::watch_addresses;
-use cairn::kernel::{NetlinkError, Place, RouteFailure, RouteStatus, netlink};
+use cairn::kernel::{NetlinkError, Place, PodNetwork, RouteFailure, RouteStatus, Sysctls, host, netlink};
 use cairn::model::{FibRoute, FibWish, Hop, Hops, LocalAddress};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -412,6 +413,174 @@ fn what_happens_on_other_interfaces_costs_no_route() {
         assert_eq!(status.installed(), 2);
         until(ROUTES, |shown| has_both(shown) && shown.matches("proto 202").count() == 2).await;
         room.end().await;
+    });
+}
+
+#[test]
+fn who_carries_what_is_on_no_network_of_this_node_is_told() {
+    netns::inside(async || {
+        sh(LAN);
+        let asked = ["10.244.7.0/24", "fd00:244:7::/64"].map(|cidr| cidr.parse().expect("a prefix"));
+        let mut wish: FibWish = both().into_iter().collect();
+        asked.into_iter().for_each(|cidr| wish.ask(cidr));
+        let mut room = Room::start();
+        room.wanted.send_replace(Some(Arc::new(wish)));
+        room.status(|status| status.installed() == 2 && status.carried.is_empty()).await;
+        let carried =
+            |status: &RouteStatus| -> Vec<String> { status.carried.values().map(ToString::to_string).collect() };
+        for (change, want) in [
+            (
+                "ip route add default via 10.90.0.1; ip -6 route add default via fd90::1",
+                [
+                    "the default route via 10.90.0.1 of protocol 3 (boot)",
+                    "the default route via fd90::1 of protocol 3 (boot)",
+                ],
+            ),
+            (
+                "ip route add 10.244.0.0/16 via 10.90.0.2 proto bird; ip -6 route add fd00:244::/32 via fd90::2 proto bird",
+                [
+                    "the route 10.244.0.0/16 via 10.90.0.2 of protocol 12 (bird)",
+                    "the route fd00:244::/32 via fd90::2 of protocol 12 (bird)",
+                ],
+            ),
+            (
+                "ip route del 10.244.0.0/16; ip -6 route del fd00:244::/32",
+                [
+                    "the default route via 10.90.0.1 of protocol 3 (boot)",
+                    "the default route via fd90::1 of protocol 3 (boot)",
+                ],
+            ),
+        ] {
+            sh(change);
+            room.status(|status| carried(status) == want).await;
+        }
+        // A route that drops packets carries none.
+        sh("ip route add unreachable 10.244.7.0/24; ip -6 route add unreachable fd00:244:7::/64");
+        room.status(|status| status.carried.is_empty()).await;
+        room.end().await;
+    });
+}
+
+/// Deletes a thousand routes of ours, each drawn by lot from those there are at that moment.
+const HOSTILE: &str = "
+    for round in $(seq 20); do
+        { ip -4 route show proto 202; ip -6 route show proto 202; } | shuf -n 50 --random-source=/dev/zero |
+            sed 's/^/route del /; s/ metric.*//' | ip -force -batch - 2>/dev/null || true
+    done";
+
+#[test]
+fn a_thousand_routes_deleted_at_random_come_back_and_nobody_elses_is_touched() {
+    netns::inside(async || {
+        sh(LAN);
+        sh("for i in $(seq 100); do echo route add 10.245.$i.0/24 via 10.90.0.50 proto static; done | ip -batch -");
+        let others = "ip route show table all | grep -v 'proto 202'";
+        let before = sh(others);
+        let many: Vec<FibRoute> = (0..200u32)
+            .flat_map(|node| {
+                [
+                    route(&format!("10.100.{node}.0/24"), "10.90.0.12"),
+                    route(&format!("fd00:244:{node:x}::/64"), "fd90::12"),
+                ]
+            })
+            .collect();
+        let mut room = Room::start();
+        room.want(&many);
+        room.status(|status| status.installed() == many.len()).await;
+        sh(HOSTILE);
+        until("{ ip -4 route show proto 202; ip -6 route show proto 202; } | wc -l", |count| count.trim() == "400")
+            .await;
+        room.status(|status| status.installed() == many.len() && status.repaired_total >= 500).await;
+        assert_eq!(sh(others), before);
+        room.end().await;
+    });
+}
+
+#[test]
+fn cleaning_up_removes_our_routes_of_every_table_and_nothing_else() {
+    netns::inside(async || {
+        sh(LAN);
+        sh("ip route add 10.244.2.0/24 via 10.90.0.12 proto 202 metric 1024
+            ip route add 10.244.2.0/24 via 10.90.0.12 proto 202 metric 7
+            ip route add 10.244.3.0/24 via 10.90.0.13 proto 202 table 1000
+            ip route add blackhole 10.244.1.0/24 proto 202 metric 4294967295
+            ip -6 route add blackhole fd00:244:1::/64 proto 202 metric 4294967295
+            ip -6 route add fd00:244:2::/64 proto 202 nexthop via fd90::12 dev lan nexthop via fd90::13 dev lan
+            ip route add 10.8.0.0/16 proto 202 nexthop via 10.90.0.1 dev lan nexthop via 10.90.0.2 dev lan
+            ip route add 10.244.9.0/24 via 10.90.0.19 proto static
+            ip -6 route add fd00:244:9::/64 via fd90::19 proto bird table 1000");
+        let all = "ip -4 route show table all; ip -6 route show table all";
+        let others = |shown: &str| -> Vec<String> {
+            let is_ours = |line: &&str| line.contains("proto 202") || line.trim_start().starts_with("nexthop");
+            shown.lines().filter(|line| !is_ours(line)).map(str::to_owned).collect()
+        };
+        let before = sh(all);
+        assert!(netlink::remove_all().await.expect("it may") >= 7);
+        let after = sh(all);
+        assert!(!after.contains("proto 202"), "{after}");
+        assert_eq!(others(&after), others(&before));
+        assert_eq!(netlink::remove_all().await.expect("it may"), 0, "a second time there is nothing");
+    });
+}
+
+#[test]
+fn what_keeps_the_host_from_forwarding_is_told_and_set_only_when_asked_for() {
+    netns::inside(async || {
+        sh(LAN);
+        sh("sysctl -qw net.ipv4.ip_forward=0 net.ipv6.conf.all.forwarding=1
+            ip link add cni type bridge && ip link set cni up && ip addr add 10.244.0.1/24 dev cni
+            ip link set lan mtu 1400");
+        let own = vec!["10.244.0.0/24".parse().expect("a prefix")];
+        let network = PodNetwork { own, interfaces: [index_of("lan")].into(), place: Place::default() };
+        let watch_host = |sysctls| {
+            let (wish, wanted) = watch::channel(Some(Arc::new(network.clone())));
+            let (told, faults) = watch::channel(Vec::new());
+            let mut tasks = JoinSet::new();
+            tasks.spawn(host::run(wanted, sysctls, told));
+            (wish, faults, tasks)
+        };
+        let reasons = |faults: &Vec<ForwardingFault>| faults.iter().map(|fault| fault.reason).collect::<Vec<_>>();
+        use ForwardingReason::{ForwardDrop, MtuMismatch, NotForwarding};
+        let (wish, mut faults, mut tasks) = watch_host(Sysctls::Told);
+        wait_for(&mut faults, |told| reasons(told) == [NotForwarding, MtuMismatch]).await;
+        assert_eq!(sh("sysctl -n net.ipv4.ip_forward").trim(), "0");
+        // Each of these is heard of, none is looked for.
+        sh("ip link set lan mtu 1500");
+        wait_for(&mut faults, |told| reasons(told) == [NotForwarding]).await;
+        sh(
+            "nft add table ip filter; nft add chain ip filter FORWARD '{ type filter hook forward priority 0; policy drop; }'",
+        );
+        wait_for(&mut faults, |told| reasons(told) == [NotForwarding, ForwardDrop]).await;
+        sh("sysctl -qw net.ipv4.ip_forward=1; nft delete table ip filter");
+        wait_for(&mut faults, |told| told.is_empty()).await;
+        sh("sysctl -qw net.ipv4.ip_forward=0");
+        wait_for(&mut faults, |told| reasons(told) == [NotForwarding]).await;
+        drop(wish);
+        let ended = timeout(DEADLINE, tasks.join_next()).await.expect("it ends with its wish");
+        ended.expect("one task").expect("it does not panic").expect("it ends well");
+
+        let (_wish, mut faults, _tasks) = watch_host(Sysctls::Managed);
+        until("sysctl -n net.ipv4.ip_forward", |value| value.trim() == "1").await;
+        wait_for(&mut faults, |told| told.is_empty()).await;
+    });
+}
+
+#[test]
+fn a_table_that_no_rule_leads_to_is_told() {
+    netns::inside(async || {
+        sh(LAN);
+        sh("sysctl -qw net.ipv4.ip_forward=1");
+        let own = vec!["10.244.0.0/24".parse().expect("a prefix")];
+        let place = Place::new(1000, 1024).expect("a place");
+        let (_wish, wanted) = watch::channel(Some(Arc::new(PodNetwork { own, interfaces: [].into(), place })));
+        let (told, mut faults) = watch::channel(Vec::new());
+        let mut tasks = JoinSet::new();
+        tasks.spawn(host::run(wanted, Sysctls::Told, told));
+        let is_missing = |told: &Vec<ForwardingFault>| {
+            told.iter().map(|fault| fault.reason).eq([ForwardingReason::TableNotConsulted])
+        };
+        wait_for(&mut faults, is_missing).await;
+        sh("ip rule add priority 32000 table 1000");
+        wait_for(&mut faults, |told| told.is_empty()).await;
     });
 }
 

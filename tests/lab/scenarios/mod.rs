@@ -19,6 +19,7 @@ mod meddling;
 mod migration;
 mod older_kubernetes;
 mod pod_cidr_migration;
+mod pod_routes;
 mod rights;
 mod schemas;
 mod secure_port;
