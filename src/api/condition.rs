@@ -56,6 +56,8 @@ pub enum ConditionReason {
     Valid,
     /// Some field is wrong; the message names each.
     Invalid,
+    /// It is being deleted.
+    Deleting,
     /// Others have some of its addresses; the message names each.
     AddressesTaken,
     /// Nobody else has any of it.

@@ -1,9 +1,12 @@
 //! The verbs of the `cairn` command, one call each.
 
 mod agent;
+mod cluster_state;
 mod controller;
+mod explain;
 mod plan;
 mod signal;
+mod status;
 pub mod validate;
 
 use std::process::ExitCode;
@@ -26,6 +29,10 @@ enum Verb {
     Controller(Box<controller::Args>),
     /// Run on a node: its kernel routes, its BGP sessions.
     Agent(agent::Args),
+    /// Say why an object is as it is.
+    Explain(explain::Args),
+    /// Show how things are now.
+    Status(status::Args),
     /// Show what an agent or a controller would do about routes, and why, from a saved state.
     Plan(plan::Args),
     /// Check files before Cairn meets them: cloud config, inventory, leader migration, AddressPool, BgpPeer.
@@ -37,6 +44,8 @@ pub fn main() -> ExitCode {
     let result = match Cli::parse().verb {
         Verb::Controller(args) => args.run(),
         Verb::Agent(args) => args.run(),
+        Verb::Explain(args) => args.run(),
+        Verb::Status(args) => args.run(),
         Verb::Plan(args) => args.run(),
         Verb::Validate(args) => args.run(),
     };

@@ -69,6 +69,11 @@ impl<K: Ord + Clone> Backoff<K> {
         due
     }
 
+    /// Until when an object that failed has to wait.
+    pub fn until(&self, key: &K) -> Option<Moment> {
+        self.failed.get(key).map(|failed| failed.next)
+    }
+
     /// When the next object becomes due.
     pub fn deadline(&self) -> Option<Moment> {
         self.waiting.first().map(|(next, _)| *next)

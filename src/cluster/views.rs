@@ -5,8 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{self as core, Node, Service};
+use k8s_openapi::api::core::v1::{self as core, Namespace, Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::networking::v1::ServiceCIDR;
 use kube::ResourceExt;
 
 use crate::model::views::{
@@ -155,6 +156,16 @@ pub fn service(service: &Service) -> Option<ServiceView> {
             .map(|condition| condition.last_transition_time.0.as_second()),
         has_foreign_proxy: service.labels().contains_key(SERVICE_PROXY_NAME),
     })
+}
+
+/// The labels of a namespace.
+pub fn namespace(namespace: &Namespace) -> Option<BTreeMap<String, String>> {
+    Some(namespace.labels().clone())
+}
+
+/// The ranges of a ServiceCIDR.
+pub fn service_cidr(cidr: &ServiceCIDR) -> Option<Vec<Prefix>> {
+    Some(cidr.spec.as_ref()?.cidrs.iter().flatten().filter_map(|cidr| cidr.parse().ok()).collect())
 }
 
 fn family(text: &str) -> Option<Family> {

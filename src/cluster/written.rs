@@ -55,7 +55,8 @@ impl<K: Ord + Clone, V> Written<K, V> {
     }
 }
 
-fn is_older(one: &str, other: &str) -> bool {
+/// Whether one resource version is older than another of the same kind, as far as they are numbers.
+pub fn is_older(one: &str, other: &str) -> bool {
     match (one.parse::<u64>(), other.parse::<u64>()) {
         (Ok(one), Ok(other)) => one < other,
         _ => false,

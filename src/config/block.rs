@@ -219,6 +219,11 @@ pub fn intersect(blocks: &[AddressBlock], others: &[AddressBlock]) -> Vec<Addres
     blocks.iter().flat_map(|block| others.iter().filter_map(|other| block.common(other))).collect()
 }
 
+/// Whether packets to the address can be routed: none that is special to a host, a link or a group.
+pub fn is_routable(address: IpAddr) -> bool {
+    !not_routable().any(|(_, special)| special.contains(address))
+}
+
 /// Whether an IPv4 address ends in .0 or .255.
 pub fn is_buggy(address: IpAddr) -> bool {
     matches!(address, IpAddr::V4(address) if matches!(address.octets()[3], 0 | 255))

@@ -8,7 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use axum::http::HeaderValue;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Node, Service};
+use k8s_openapi::api::core::v1::{Namespace, Node, Service};
+use k8s_openapi::api::networking::v1::ServiceCIDR;
 use kube::runtime::watcher::Config;
 use kube::{Api, Client};
 use serde_json::{Value, json};
@@ -24,11 +25,12 @@ use crate::cluster::events::{Events, Reporter, about_lease};
 use crate::cluster::store::Store;
 use crate::cluster::traffic::{Fence, IN_FLIGHT};
 use crate::cluster::{identity, views};
+use crate::config::selector::Labels;
 use crate::config::{AddressBlock, Controller};
 use crate::inventory::InventoryState;
 use crate::leader::{self, Leadership, LeaseConfig};
-use crate::model::Note;
 use crate::model::views::{NodeView, ServiceView};
+use crate::model::{Note, Prefix};
 use crate::route::spec::Responsibility;
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
@@ -41,7 +43,9 @@ struct Stores {
     nodes: Option<Store<NodeView>>,
     machines: Option<Store<machine::MachineObject>>,
     services: Option<Store<ServiceView>>,
-    pools: Option<Store<service::plan::ObservedPool>>,
+    pools: Option<Store<service::pool_status::ObservedPool>>,
+    namespaces: Option<Store<Labels>>,
+    service_cidrs: Option<Store<Vec<Prefix>>>,
     advertisements: Option<Store<advertisement::plan::ObservedAdvertisement>>,
     pool_labels: Option<Store<advertisement::plan::ObservedPool>>,
     peers: Option<Store<advertisement::ObservedPeer>>,
@@ -185,6 +189,12 @@ impl Rooms {
         // All of them: one that stops being a load balancer has to be cleaned up.
         open(&mut stores.services, serves, || Store::watch::<Service>(Api::all(client.clone()), all(), views::service));
         open(&mut stores.pools, serves, || Store::watch::<AddressPool>(Api::all(client.clone()), all(), service::pool));
+        open(&mut stores.namespaces, serves, || {
+            Store::watch::<Namespace>(Api::all(client.clone()), all(), views::namespace)
+        });
+        open(&mut stores.service_cidrs, serves, || {
+            Store::watch::<ServiceCIDR>(Api::all(client.clone()), all(), views::service_cidr)
+        });
         open(&mut stores.advertisements, serves, || {
             Store::watch::<Advertisement>(Api::all(client.clone()), all(), advertisement::view)
         });
@@ -240,11 +250,23 @@ impl Rooms {
             Controller::Service => {
                 let client = self.client(controller, options.identities, limits.service_writes, election.fence())?;
                 let events = self.events(&client, service::REPORTER, election.identity());
-                let (Some(services), Some(pools)) = (stores.services.clone(), stores.pools.clone()) else {
+                let Stores { services: Some(services), pools: Some(pools), .. } = stores.clone() else { return Ok(()) };
+                let Stores { namespaces: Some(namespaces), service_cidrs: Some(service_cidrs), .. } = stores.clone()
+                else {
                     return Ok(());
                 };
                 let advertisements = advertisements_context(stores, client.clone());
-                let context = service::Context { client, services, pools, nodes, events };
+                let cluster_cidrs = options.cluster_cidrs.clone();
+                let context = service::Context {
+                    client,
+                    services,
+                    pools,
+                    nodes,
+                    namespaces,
+                    service_cidrs,
+                    cluster_cidrs,
+                    events,
+                };
                 let other_seed = fastrand::u64(..);
                 self.spawn(controller, delay, async move {
                     let told = async {

@@ -608,7 +608,7 @@ impl fmt::Display for Note {
                 "no AddressPool gives out addresses by itself: create one, or name one in the annotation cairn.dev/address-pool",
             ),
             Self::PoolMissing { pool } => write!(f, "there is no AddressPool {pool}"),
-            Self::PoolInvalid { pool } => write!(f, "AddressPool {pool} is not valid: see its condition Ready"),
+            Self::PoolInvalid { pool } => write!(f, "AddressPool {pool} is not in use: see its conditions Ready and Conflict"),
             Self::PoolExhausted { pools, family } => {
                 write!(f, "every {family} address of AddressPool {} is in use", Names(pools))
             }

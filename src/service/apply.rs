@@ -1,37 +1,25 @@
-//! Writes what the plan says, some objects at a time.
+//! One write to one object.
 
-use std::collections::BTreeMap;
-
-use futures_util::FutureExt;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::jiff::Timestamp;
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
 use super::observe;
-use super::plan::{Action, Observed, ObservedPool, PoolCondition};
-use crate::api::{AddressPool, Condition, ConditionType};
-use crate::cluster::patch::{self, WriteError, side_by_side};
+use super::plan::Action;
+use super::pool_status::ObservedPool;
+use crate::api::{AddressPool, AddressPoolStatus};
+use crate::cluster::patch::{self, WriteError};
 use crate::cluster::views;
 use crate::model::views::ServiceView;
 use crate::model::{PoolName, ServiceKey};
 
-/// Carries out the actions; answers with each Service as it is afterwards.
-pub(super) async fn services(
-    client: &Client,
-    actions: &BTreeMap<ServiceKey, Action>,
-) -> Vec<(ServiceKey, Result<ServiceView, WriteError>)> {
-    let writes = actions.iter().map(|(key, action)| {
-        async move {
-            let api: Api<Service> = Api::namespaced(client.clone(), key.namespace());
-            // Finalizers go through the status as well, so that the right to change Services is not needed.
-            let written = patch::merge_status(&api, key.name(), &service_body(action)).await;
-            let view = written.and_then(|service| views::service(&service).ok_or(WriteError::Gone));
-            (key.clone(), view)
-        }
-        .boxed()
-    });
-    side_by_side(writes.collect()).await
+/// Carries out an action; answers with the Service as it is afterwards.
+pub(super) async fn service(client: &Client, key: &ServiceKey, action: &Action) -> Result<ServiceView, WriteError> {
+    let api: Api<Service> = Api::namespaced(client.clone(), key.namespace());
+    // Finalizers go through the status as well, so that the right to change Services is not needed.
+    let written = patch::merge_status(&api, key.name(), &service_body(action)).await?;
+    views::service(&written).ok_or(WriteError::Gone)
 }
 
 fn service_body(action: &Action) -> Value {
@@ -47,50 +35,46 @@ fn service_body(action: &Action) -> Value {
     body
 }
 
-/// Writes the conditions; answers with each pool as it is afterwards.
-pub(super) async fn pools(
+/// Writes a pool's status; answers with the pool as it is afterwards.
+pub(super) async fn pool(
     client: &Client,
-    observed: &Observed,
-    conditions: &BTreeMap<PoolName, PoolCondition>,
-) -> Vec<(PoolName, Result<ObservedPool, WriteError>)> {
+    name: &PoolName,
+    version: &str,
+    status: &AddressPoolStatus,
+) -> Result<ObservedPool, WriteError> {
     let api: Api<AddressPool> = Api::all(client.clone());
-    let writes = conditions.iter().filter_map(|(name, condition)| {
-        let version = &observed.pools.get(name)?.resource_version;
-        let (api, body) = (&api, pool_body(version, condition, Timestamp::now()));
-        Some(
-            async move {
-                let written = patch::merge_status(api, name.as_str(), &body).await;
-                (name.clone(), written.and_then(|pool| observe::pool(&pool).ok_or(WriteError::Gone)))
-            }
-            .boxed(),
-        )
-    });
-    side_by_side(writes.collect()).await
+    let written = patch::merge_status(&api, name.as_str(), &pool_body(version, status)).await?;
+    observe::pool(&written).ok_or(WriteError::Gone)
 }
 
-fn pool_body(version: &str, condition: &PoolCondition, now: Timestamp) -> Value {
-    let PoolCondition { status, reason, message, observed_generation, since } = condition.clone();
-    let condition = Condition {
-        kind: ConditionType::Ready,
-        status,
-        reason,
-        message,
-        last_transition_time: since.unwrap_or_else(|| now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()),
-        observed_generation,
-    };
-    json!({ "metadata": { "resourceVersion": version }, "status": { "conditions": [condition] } })
+/// A merge patch leaves alone what it does not name: what is empty has to be taken away.
+fn pool_body(version: &str, status: &AddressPoolStatus) -> Value {
+    let mut said = json!(status);
+    if let Some(fields) = said.as_object_mut() {
+        for field in ["ipv4", "ipv6", "blocks", "draining", "cooling"] {
+            fields.entry(field).or_insert(Value::Null);
+        }
+    }
+    json!({ "metadata": { "resourceVersion": version }, "status": said })
+}
+
+/// Seconds since 1970 as the API writes times.
+pub(super) fn time(seconds: i64) -> String {
+    Timestamp::from_second(seconds).unwrap_or_default().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
-    use crate::api::{ConditionReason, ConditionStatus};
 
     fn action(finalizers: Option<&[&str]>, ips: &[&str]) -> Action {
         Action {
             resource_version: "7".to_owned(),
             finalizers: finalizers.map(|all| all.iter().map(ToString::to_string).collect()),
             ingress: ips.iter().map(|ip| ip.parse().expect("an address")).collect(),
+            frees: BTreeSet::new(),
             note: None,
         }
     }
@@ -121,20 +105,18 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_keeps_the_time_of_its_status() {
-        let condition = PoolCondition {
-            status: ConditionStatus::True,
-            reason: ConditionReason::Valid,
-            message: "fine".to_owned(),
-            observed_generation: Some(2),
-            since: None,
-        };
-        let now = Timestamp::from_second(1_800_000_000).expect("a time");
-        let time = |condition: &PoolCondition| {
-            pool_body("3", condition, now)["status"]["conditions"][0]["lastTransitionTime"].clone()
-        };
-        assert_eq!(time(&condition), "2027-01-15T08:00:00Z");
-        let since = Some("2026-01-01T00:00:00Z".to_owned());
-        assert_eq!(time(&PoolCondition { since, ..condition }), "2026-01-01T00:00:00Z");
+    fn what_a_pool_no_longer_says_is_taken_away() {
+        let status = AddressPoolStatus { blocks: vec!["10.60.0.0/24".to_owned()], ..AddressPoolStatus::default() };
+        assert_eq!(
+            pool_body("3", &status),
+            json!({
+                "metadata": { "resourceVersion": "3" },
+                "status": {
+                    "conditions": [], "ipv4": null, "ipv6": null,
+                    "blocks": ["10.60.0.0/24"], "draining": null, "cooling": null,
+                },
+            })
+        );
+        assert_eq!(time(1_800_000_000), "2027-01-15T08:00:00Z");
     }
 }

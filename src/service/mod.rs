@@ -3,38 +3,49 @@
 //! The Service's status is the hand-over to the agents, which announce what stands there. One write
 //! puts finalizer and addresses in place; one takes both away again.
 //!
-//! It never takes an address from a living Service (but one that is a Node's), never gives one to two,
-//! never serves a Service of another class, and decides nothing before it knows every Service, every
-//! pool and every Node. Start at
-//! [`plan`](plan::plan); [`allocator`] is the heart of it.
+//! It never takes an address from a living Service (but one that is a Node's), never gives one to two
+//! that cannot share it, never serves a Service of another class, and decides nothing before it knows
+//! every Service, every pool, every namespace and every Node. One Service's change costs a look at that
+//! Service and at those that it makes room for. Start at [`plan`] (what to write to one Service) and
+//! [`allocator`] (which address it has); `desk` has what is to be written and what is on its way.
 
 pub mod allocator;
 mod apply;
+mod desk;
+pub mod explain;
+mod leaving;
 mod observe;
 pub mod plan;
+pub mod pool_status;
 pub mod request;
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use k8s_openapi::jiff::Timestamp;
 use kube::Client;
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
-use crate::cluster::backoff::Backoff;
+use crate::cluster::changes::Changes;
 use crate::cluster::clock;
-use crate::cluster::events::{Events, News, about_service};
-use crate::cluster::patch::WriteError;
+use crate::cluster::events::{Events, about_service};
 use crate::cluster::store::Store;
-use crate::cluster::told::Told;
-use crate::cluster::written::Written;
+use crate::config::selector::Labels;
 use crate::model::views::{NodeView, ServiceView};
-use crate::model::{Note, PoolName, ServiceKey, Severity};
-use plan::{Observed, ObservedPool, Plan};
+use crate::model::{NodeName, Note, PoolName, Prefix, ServiceKey, Severity};
+use allocator::{News, Now};
+use desk::{Answered, Desk, Write};
+use pool_status::ObservedPool;
 
 pub use observe::pool;
 
 /// Source of this room's Events, as upstream's service controller names itself.
 pub const REPORTER: &str = "service-controller";
-/// How often everything is looked at without a signal.
+/// How often the time is looked at without a reason.
 const PERIOD: Duration = Duration::from_secs(300);
 
 /// What the room works with.
@@ -45,108 +56,137 @@ pub struct Context {
     pub services: Store<ServiceView>,
     /// Every pool; [`pool`] makes the view.
     pub pools: Store<ObservedPool>,
-    /// Every Node: their addresses are no Service's.
+    /// Every Node: their addresses and their pods' are no Service's.
     pub nodes: Store<NodeView>,
+    /// The labels of every namespace, by which pools select.
+    pub namespaces: Store<Labels>,
+    /// The ranges of cluster IPs; a server that has no such kind never lists them.
+    pub service_cidrs: Store<Vec<Prefix>>,
+    /// The ranges of all pods (`--cluster-cidr`).
+    pub cluster_cidrs: Vec<Prefix>,
     /// Where to tell what was done.
     pub events: Events,
-}
-
-/// What the room remembers from one round to the next.
-struct Memory {
-    services: Written<ServiceKey, ServiceView>,
-    pools: Written<PoolName, ObservedPool>,
-    backoff: Backoff<Object>,
-    news: News<ServiceKey>,
-}
-
-/// What a write is about.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Object {
-    Service(ServiceKey),
-    Pool(PoolName),
 }
 
 /// Sees to the Services until the future is dropped. Each write is complete in itself, so the
 /// future may be dropped at any time.
 pub async fn run(mut context: Context, seed: u64) {
-    let mut memory = Memory {
-        services: Written::new(|view| &view.resource_version),
-        pools: Written::new(|pool| &pool.resource_version),
-        backoff: Backoff::new(seed),
-        news: News::default(),
-    };
+    let mut desk = Desk::new(seed);
+    let mut on_their_way = FuturesUnordered::<BoxFuture<'static, Answered>>::new();
     context.services.synced().await;
     context.pools.synced().await;
     context.nodes.synced().await;
+    context.namespaces.synced().await;
+    let mut is_first = true;
     loop {
-        let observed = observe::observe(&context, &mut memory);
-        let plan = plan::plan(&observed);
-        carry_out(&context, &observed, plan, &mut memory).await;
+        hear(&mut context, &mut desk, is_first);
+        is_first = false;
+        for write in desk.writes(now()) {
+            on_their_way.push(Box::pin(send(context.client.clone(), write)));
+        }
+        for (service, note) in desk.words() {
+            tell(&context.events, &service, note);
+        }
         let period_ends = clock::now() + PERIOD;
-        let deadline = memory.backoff.deadline().map_or(period_ends, |retry| retry.min(period_ends));
+        let deadline = desk.deadline().map_or(period_ends, |due| due.min(period_ends));
         tokio::select! {
+            Some(answered) = on_their_way.next() => desk.answered(answered, now()),
             () = context.services.changed() => {}
             () = context.pools.changed() => {}
             () = context.nodes.changed() => {}
+            () = context.namespaces.changed() => {}
+            () = context.service_cidrs.changed() => {}
             () = clock::until(Some(deadline)) => {}
         }
     }
 }
 
-async fn carry_out(context: &Context, observed: &Observed, plan: Plan, memory: &mut Memory) {
-    let Plan { mut actions, mut pools, notes } = plan;
-    let now = clock::now();
-    memory.backoff.keep_only(|object| match object {
-        Object::Service(key) => actions.contains_key(key),
-        Object::Pool(name) => pools.contains_key(name),
-    });
-    actions.retain(|key, _| memory.backoff.is_due(&Object::Service(key.clone()), now));
-    pools.retain(|name, _| memory.backoff.is_due(&Object::Pool(name.clone()), now));
-    for (key, result) in apply::services(&context.client, &actions).await {
-        if let Ok(view) = settle(memory, Object::Service(key.clone()), result) {
-            memory.services.remember(key.clone(), view);
-            if let Some(note) = actions.get(&key).and_then(|action| action.note.clone()) {
-                tell(context, observed, &key, note);
-            }
-        }
-    }
-    for (name, result) in apply::pools(&context.client, observed, &pools).await {
-        if let Ok(pool) = settle(memory, Object::Pool(name.clone()), result) {
-            memory.pools.remember(name, pool);
-        }
-    }
-    for (key, note) in memory.news.of(&notes) {
-        tell(context, observed, &key, note);
-    }
+fn now() -> Now {
+    Now { moment: clock::now(), unix_seconds: Timestamp::now().as_second() }
 }
 
-/// Notes whether a write went well.
-fn settle<V>(memory: &mut Memory, object: Object, result: Result<V, WriteError>) -> Result<V, ()> {
-    let error = match result {
-        Ok(view) => {
-            memory.backoff.succeeded(&object);
-            return Ok(view);
+/// Puts on the desk what changed in the stores.
+fn hear(context: &mut Context, desk: &mut Desk, is_first: bool) {
+    let services: BTreeSet<ServiceKey> = match context.services.take_changes() {
+        Changes::Keys(names) => names.iter().filter_map(|name| name.parse().ok()).collect(),
+        Changes::All => {
+            let all = context.services.with(|all| all.values().map(|view| view.key.clone()).collect::<Vec<_>>());
+            desk.known().cloned().chain(all).collect()
         }
-        Err(error) => error,
     };
-    let (cause, is_ordinary) = (Told(&error), matches!(error, WriteError::Conflict | WriteError::Gone));
-    match &object {
-        _ if is_ordinary => debug!(?object, error = %cause, "not written"),
-        Object::Service(key) => warn!(service = %key, error = %cause, "cannot write the status; trying again"),
-        Object::Pool(name) => warn!(pool = %name, error = %cause, "cannot write the status; trying again"),
-    }
-    memory.backoff.failed(object, clock::now());
-    Err(())
+    let services = context.services.with(|all| {
+        let view = |key: &ServiceKey| all.get(&key.to_string()).cloned();
+        services.into_iter().map(|key| (key.clone(), view(&key))).collect()
+    });
+    let pools = (!context.pools.take_changes().is_empty()).then(|| pools(context));
+    let cidrs = (!context.service_cidrs.take_changes().is_empty() || is_first).then(|| cidrs(context));
+    let nodes: BTreeSet<NodeName> = match context.nodes.take_changes() {
+        Changes::Keys(names) => names.iter().filter_map(|name| name.parse().ok()).collect(),
+        Changes::All => {
+            let all = context.nodes.with(|all| all.values().map(|node| node.name.clone()).collect::<Vec<_>>());
+            desk.ledger().nodes().cloned().chain(all).collect()
+        }
+    };
+    let nodes = nodes.into_iter().map(|name| {
+        let facts = context.nodes.get(name.as_str()).map(|node| plan::facts(&node));
+        (name, facts)
+    });
+    let namespaces = match context.namespaces.take_changes() {
+        Changes::Keys(names) => names,
+        Changes::All => {
+            let all = context.namespaces.with(|all| all.keys().cloned().collect::<Vec<_>>());
+            desk.ledger().namespaces().cloned().chain(all).collect()
+        }
+    };
+    let namespaces = namespaces.into_iter().map(|name| {
+        let labels = context.namespaces.get(&name).map(|labels| Labels::clone(&labels));
+        (name, labels)
+    });
+    let news = News { nodes: nodes.collect(), namespaces: namespaces.collect(), cidrs, ..News::default() };
+    desk.hear(services, pools, news, now());
 }
 
-fn tell(context: &Context, observed: &Observed, key: &ServiceKey, note: Note) {
+fn pools(context: &Context) -> BTreeMap<PoolName, Arc<ObservedPool>> {
+    context
+        .pools
+        .with(|all| all.iter().filter_map(|(name, pool)| Some((name.parse().ok()?, Arc::clone(pool)))).collect())
+}
+
+/// The ranges that the cluster has as a whole, and what each is.
+fn cidrs(context: &Context) -> BTreeMap<Prefix, String> {
+    let of_pods = context.cluster_cidrs.iter().map(|cidr| (*cidr, "the pods (--cluster-cidr)".to_owned()));
+    let of_services = context.service_cidrs.snapshot().into_iter().flat_map(|(name, cidrs)| {
+        let what = of_service_cidr(&name);
+        cidrs.iter().map(|cidr| (*cidr, what.clone())).collect::<Vec<_>>()
+    });
+    of_pods.chain(of_services).collect()
+}
+
+/// What the ranges of a ServiceCIDR are.
+pub fn of_service_cidr(name: &str) -> String {
+    format!("the cluster IPs of Services (ServiceCIDR {name})")
+}
+
+async fn send(client: Client, write: Write) -> Answered {
+    match write {
+        Write::Service(key, action) => {
+            let result = apply::service(&client, &key, &action).await.map(Box::new);
+            Answered::Service(key, action, result)
+        }
+        Write::Pool(name, version, status) => {
+            let result = apply::pool(&client, &name, &version, &status).await.map(Box::new);
+            Answered::Pool(name, result)
+        }
+    }
+}
+
+fn tell(events: &Events, service: &ServiceView, note: Note) {
+    let key = &service.key;
     match note.severity() {
         Severity::Normal => info!(service = %key, reason = note.reason(), "service changed"),
         Severity::Warning => {
             warn!(service = %key, reason = note.reason(), error = %note, "service not served as asked")
         }
     }
-    if let Some(service) = observed.services.get(key) {
-        context.events.tell(about_service(service), note);
-    }
+    events.tell(about_service(service), note);
 }

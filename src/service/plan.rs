@@ -1,56 +1,44 @@
-//! What to do for each Service and each pool: pure.
+//! What to do for each Service: pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::allocator::{self, Answer, Pools};
+use super::allocator::{Answer, Ledger, News, NodeFacts, Now, Standing};
+use super::pool_status::ObservedPool;
 use super::request::Request;
-use crate::api::{Condition, ConditionReason, ConditionStatus, ConditionType, LOAD_BALANCER_CLASS};
-use crate::config::{AddressBlock, Faults, Pool};
-use crate::model::views::{IpMode, ServiceView};
-use crate::model::{Family, NodeName, Note, PoolName, ServiceKey};
+use crate::api::LOAD_BALANCER_CLASS;
+use crate::config::selector::Labels;
+use crate::model::views::{IpMode, NodeView, ServiceView};
+use crate::model::{NodeName, Note, PoolName, Prefix, ServiceKey};
 
 /// Upstream's finalizer, for Services without a class.
 pub const CLEANUP_FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 /// Our own, for Services of our class: a stock cloud-controller-manager would act on upstream's.
 pub const CLASS_CLEANUP_FINALIZER: &str = "cairn.dev/load-balancer-cleanup";
 
-/// Everything the plan depends on.
+/// Everything that plans depend on.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Observed {
     /// Every Service, or at least every one of type LoadBalancer and every one with a finalizer of ours.
     pub services: BTreeMap<ServiceKey, Arc<ServiceView>>,
     /// Every pool.
     pub pools: BTreeMap<PoolName, Arc<ObservedPool>>,
-    /// Every address of a Node, and whose it is.
-    pub of_nodes: BTreeMap<IpAddr, NodeName>,
+    /// Every Node.
+    pub nodes: BTreeMap<NodeName, Arc<NodeView>>,
+    /// The labels of every namespace.
+    pub namespaces: BTreeMap<String, Labels>,
+    /// The ranges of pods and Services of the cluster as a whole, and what each is.
+    pub cidrs: BTreeMap<Prefix, String>,
 }
 
-/// An `AddressPool` as the API server has it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ObservedPool {
-    /// `metadata.resourceVersion`.
-    pub resource_version: String,
-    /// `metadata.creationTimestamp` in seconds since 1970: of two that overlap, the older is valid.
-    pub created_seconds: i64,
-    /// `metadata.generation`.
-    pub generation: Option<i64>,
-    /// What it says, or everything that is wrong with it.
-    pub check: Result<Pool, Faults>,
-    /// `status.conditions`.
-    pub conditions: Vec<Condition>,
-}
-
-/// What to do, and what to say.
+/// What to do for all Services, and what to say.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Plan {
     /// At most one action a Service.
     pub actions: BTreeMap<ServiceKey, Action>,
-    /// The pools whose condition has to change.
-    pub pools: BTreeMap<PoolName, PoolCondition>,
     /// What stands in the way, by Service.
     pub notes: BTreeMap<ServiceKey, Note>,
 }
@@ -64,46 +52,60 @@ pub struct Action {
     pub finalizers: Option<Vec<String>>,
     /// All of `status.loadBalancer.ingress`, each with `ipMode: VIP`.
     pub ingress: Vec<IpAddr>,
+    /// The addresses that its status shows now and will not show any more.
+    pub frees: BTreeSet<IpAddr>,
     /// What to say when it is done.
     pub note: Option<Note>,
 }
 
-/// The condition `Ready` of a pool.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct PoolCondition {
-    /// Whether it is ready.
-    pub status: ConditionStatus,
-    /// Why, in one word.
-    pub reason: ConditionReason,
-    /// Why, for people.
-    pub message: String,
-    /// The generation this speaks of.
-    pub observed_generation: Option<i64>,
-    /// When the status became what it is, if it was so before.
-    pub since: Option<String>,
+impl Observed {
+    /// All of it as news, for a ledger that knows nothing yet.
+    pub fn news(&self) -> News {
+        News {
+            services: self.services.iter().map(|(key, view)| (key.clone(), standing(view))).collect(),
+            pools: Some(self.pools.clone()),
+            nodes: self.nodes.iter().map(|(name, node)| (name.clone(), Some(facts(node)))).collect(),
+            namespaces: self.namespaces.iter().map(|(name, labels)| (name.clone(), Some(labels.clone()))).collect(),
+            cidrs: Some(self.cidrs.clone()),
+        }
+    }
 }
 
-/// Decides for every Service and every pool.
-///
-/// The caller asks only once it knows every Service, every pool and every Node: what it has not heard of yet is
-/// no absence.
-pub fn plan(observed: &Observed) -> Plan {
-    let (mut pools, conditions) = check_pools(&observed.pools);
-    pools.of_nodes.clone_from(&observed.of_nodes);
-    let (ours, others): (Vec<_>, Vec<_>) = observed.services.values().partition(|service| is_ours(service));
-    let requests: Vec<_> = ours.iter().map(|service| Request::of(service)).collect();
-    let blocked = others.iter().flat_map(|service| ips(service).map(|ip| (ip, service.key.clone()))).collect();
-    let answers = allocator::allocate(&pools, &requests, &blocked);
-    let mut plan = Plan { pools: conditions, ..Plan::default() };
-    for service in ours {
-        let answer = answers.get(&service.key).cloned().unwrap_or_default();
-        plan.actions.extend(ensure(service, &answer).map(|action| (service.key.clone(), action)));
-        plan.notes.extend(answer.note.map(|note| (service.key.clone(), note)));
+/// Decides for every Service at once, as a leader does that has just begun.
+pub fn plan(observed: &Observed, now: Now) -> (Plan, Ledger) {
+    let mut ledger = Ledger::default();
+    // Everything is looked at below.
+    drop(ledger.apply(observed.news(), now));
+    let mut plan = Plan::default();
+    for (key, service) in &observed.services {
+        let answer = ledger.answer(key);
+        plan.actions.extend(service_action(service, answer.as_ref()).map(|action| (key.clone(), action)));
+        plan.notes.extend(answer.and_then(|answer| answer.note).map(|note| (key.clone(), note)));
     }
-    for service in others {
-        plan.actions.extend(release(service).map(|action| (service.key.clone(), action)));
+    (plan, ledger)
+}
+
+/// What a Service is to the ledger; nothing, when it neither has nor wants an address.
+pub fn standing(service: &ServiceView) -> Option<Standing> {
+    if is_ours(service) {
+        return Some(Standing::Asks(Box::new(Request::of(service))));
     }
-    plan
+    let ips: Vec<_> = ips(service).collect();
+    (!ips.is_empty()).then_some(Standing::Holds(ips))
+}
+
+/// What a Node is to the ledger.
+pub fn facts(node: &NodeView) -> NodeFacts {
+    NodeFacts { addresses: node.ips().collect(), pod_cidrs: node.pod_cidrs.iter().copied().collect() }
+}
+
+/// What to write to a Service that is to have this; `None` of one that asks for nothing.
+pub fn service_action(service: &ServiceView, answer: Option<&Answer>) -> Option<Action> {
+    match answer {
+        Some(answer) if is_ours(service) => ensure(service, answer),
+        _ if is_ours(service) => None,
+        _ => release(service),
+    }
 }
 
 fn ips(service: &ServiceView) -> impl Iterator<Item = IpAddr> + '_ {
@@ -129,7 +131,7 @@ fn ensure(service: &ServiceView, answer: &Answer) -> Option<Action> {
     let is_right = service.ingress.len() == answer.addresses.len()
         // An API server that does not know ipMode drops it.
         && service.ingress.iter().zip(&answer.addresses).all(|(entry, ip)| entry.ip == Some(*ip) && entry.ip_mode != IpMode::Proxy);
-    let has_nothing = answer.addresses.is_empty() && ips(service).next().is_none();
+    let has_nothing = answer.addresses.is_empty() && service.ingress.is_empty();
     let finalizer = finalizer(service).to_owned();
     let is_held = service.finalizers.contains(&finalizer);
     if has_nothing || is_right && is_held {
@@ -138,7 +140,8 @@ fn ensure(service: &ServiceView, answer: &Answer) -> Option<Action> {
     let finalizers = (!is_held).then(|| service.finalizers.iter().cloned().chain([finalizer]).collect());
     let note = (!answer.addresses.is_empty()).then_some(Note::LoadBalancerEnsured);
     let resource_version = service.resource_version.clone();
-    Some(Action { resource_version, finalizers, ingress: answer.addresses.clone(), note })
+    let frees = ips(service).filter(|ip| !answer.addresses.contains(ip)).collect();
+    Some(Action { resource_version, finalizers, ingress: answer.addresses.clone(), frees, note })
 }
 
 /// Gives back what a Service has of us that is being deleted or no longer a load balancer.
@@ -152,80 +155,21 @@ fn release(service: &ServiceView) -> Option<Action> {
         return None;
     }
     let others = service.finalizers.iter().filter(|finalizer| !is_ours(finalizer)).cloned().collect();
-    let resource_version = service.resource_version.clone();
     Some(Action {
-        resource_version,
+        resource_version: service.resource_version.clone(),
         finalizers: Some(others),
         ingress: Vec::new(),
+        frees: ips(service).collect(),
         note: Some(Note::LoadBalancerDeleted),
     })
-}
-
-/// Which pools can be used, and the conditions that have to change.
-fn check_pools(observed: &BTreeMap<PoolName, Arc<ObservedPool>>) -> (Pools, BTreeMap<PoolName, PoolCondition>) {
-    let mut by_age: Vec<_> = observed.iter().collect();
-    by_age.sort_by_key(|(name, pool)| (pool.created_seconds, *name));
-    let (mut pools, mut conditions, mut blocks) = (Pools::default(), BTreeMap::new(), BlocksInUse::default());
-    for (name, pool) in by_age {
-        let usable = match &pool.check {
-            Ok(valid) => blocks.add(valid).map(|()| valid.clone()),
-            Err(faults) => Err(faults.in_one_line()),
-        };
-        conditions.extend(condition(pool, usable.as_ref().err()).map(|condition| (name.clone(), condition)));
-        match usable {
-            Ok(valid) => drop(pools.valid.insert(name.clone(), valid)),
-            Err(_) => drop(pools.invalid.insert(name.clone())),
-        }
-    }
-    (pools, conditions)
-}
-
-/// The blocks of the pools so far, none of which overlap.
-#[derive(Default)]
-struct BlocksInUse<'a>(BTreeMap<(Family, u128), (AddressBlock, &'a PoolName)>);
-
-impl<'a> BlocksInUse<'a> {
-    fn add(&mut self, pool: &'a Pool) -> Result<(), String> {
-        let shared: BTreeSet<_> = pool.blocks.iter().filter_map(|block| self.sharing(block)).collect();
-        if shared.is_empty() {
-            let entry = |block: &AddressBlock| ((block.family(), block.first_number()), (*block, &pool.name));
-            self.0.extend(pool.blocks.iter().map(entry));
-            return Ok(());
-        }
-        Err(shared.into_iter().collect::<Vec<_>>().join("; "))
-    }
-
-    fn sharing(&self, block: &AddressBlock) -> Option<String> {
-        let up_to_its_last = (block.family(), block.last_number());
-        let (_, (other, pool)) =
-            self.0.range(..=up_to_its_last).next_back().filter(|(_, (other, _))| other.overlaps(block))?;
-        Some(format!(
-            "{block} shares addresses with {other} of AddressPool {pool}, which is older: each address takes one pool"
-        ))
-    }
-}
-
-/// The condition to write, when it is not there already.
-fn condition(pool: &ObservedPool, fault: Option<&String>) -> Option<PoolCondition> {
-    let (status, reason) = match fault {
-        None => (ConditionStatus::True, ConditionReason::Valid),
-        Some(_) => (ConditionStatus::False, ConditionReason::Invalid),
-    };
-    let message = fault.cloned().unwrap_or_else(|| "the pool is valid and in use".to_owned());
-    let observed_generation = pool.generation;
-    let known = pool.conditions.iter().find(|condition| condition.kind == ConditionType::Ready);
-    let is_right = known.is_some_and(|known| {
-        (known.status, known.reason, &known.message, known.observed_generation)
-            == (status, reason, &message, observed_generation)
-    });
-    let since = known.filter(|known| known.status == status).map(|known| known.last_transition_time.clone());
-    (!is_right).then_some(PoolCondition { status, reason, message, observed_generation, since })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::AddressPoolSpec;
+    use crate::api::{AddressPoolSpec, AddressPoolStatus};
+    use crate::config::Pool;
+    use crate::model::Family;
     use crate::model::views::{Ingress, IpFamilyPolicy, TrafficPolicy};
 
     fn key(name: &str) -> ServiceKey {
@@ -275,8 +219,12 @@ mod tests {
             resource_version: "3".to_owned(),
             created_seconds: 0,
             generation: Some(1),
+            is_deleting: false,
             check: Pool::check(name, &spec),
-            conditions: Vec::new(),
+            blocks: Vec::new(),
+            draining: Vec::new(),
+            cooling: Vec::new(),
+            status: AddressPoolStatus::default(),
         }
     }
 
@@ -284,14 +232,15 @@ mod tests {
         Observed {
             services: services.into_iter().map(|view| (view.key.clone(), Arc::new(view))).collect(),
             pools: pools.into_iter().map(|(name, pool)| (name.parse().expect("a name"), Arc::new(pool))).collect(),
-            of_nodes: BTreeMap::new(),
+            ..Observed::default()
         }
     }
 
     fn action(finalizers: Option<&[&str]>, ips: &[&str]) -> Action {
         let ingress: Vec<IpAddr> = ips.iter().map(|ip| ip.parse().expect("an address")).collect();
         let note = if ingress.is_empty() { None } else { Some(Note::LoadBalancerEnsured) };
-        Action { resource_version: "7".to_owned(), finalizers: finalizers.map(strings), ingress, note }
+        let frees = BTreeSet::new();
+        Action { resource_version: "7".to_owned(), finalizers: finalizers.map(strings), ingress, frees, note }
     }
 
     fn released(finalizers: &[&str]) -> Action {
@@ -307,19 +256,15 @@ mod tests {
             view.ingress = action.ingress.iter().map(|ip| Ingress { ip: Some(*ip), ip_mode: IpMode::Vip }).collect();
             after.services.insert(key.clone(), Arc::new(view));
         }
-        for (name, condition) in &plan.pools {
-            let mut pool = ObservedPool::clone(&after.pools[name]);
-            pool.conditions = vec![Condition {
-                kind: ConditionType::Ready,
-                status: condition.status,
-                reason: condition.reason,
-                message: condition.message.clone(),
-                last_transition_time: condition.since.clone().unwrap_or_else(|| "2027-01-01T00:00:00Z".to_owned()),
-                observed_generation: condition.observed_generation,
-            }];
-            after.pools.insert(name.clone(), Arc::new(pool));
-        }
         after
+    }
+
+    fn plan(observed: &Observed) -> Plan {
+        super::plan(observed, Now::default()).0
+    }
+
+    fn freeing(ips: &[&str], action: Action) -> Action {
+        Action { frees: ips.iter().map(|ip| ip.parse().expect("an address")).collect(), ..action }
     }
 
     #[test]
@@ -377,7 +322,7 @@ mod tests {
             Case {
                 name: "being deleted",
                 service: ServiceView { is_deleting: true, finalizers: strings(&["a", CLEANUP_FINALIZER]), ..ready() },
-                want: Some(released(&["a"])),
+                want: Some(freeing(&["10.60.0.1"], released(&["a"]))),
             },
             Case {
                 name: "being deleted before it had anything",
@@ -387,7 +332,7 @@ mod tests {
             Case {
                 name: "no longer a load balancer",
                 service: ServiceView { is_load_balancer: false, ..ready() },
-                want: Some(released(&[])),
+                want: Some(freeing(&["10.60.0.1"], released(&[]))),
             },
             Case {
                 name: "no longer a load balancer of our class",
@@ -396,7 +341,7 @@ mod tests {
                     finalizers: strings(&[CLASS_CLEANUP_FINALIZER]),
                     ..ready()
                 },
-                want: Some(released(&[])),
+                want: Some(freeing(&["10.60.0.1"], released(&[]))),
             },
             Case {
                 name: "another's class with upstream's finalizer, being deleted",
@@ -424,10 +369,23 @@ mod tests {
     }
 
     #[test]
-    fn a_service_that_lost_its_address_to_an_older_one_and_finds_none_says_so_in_its_status() {
-        let younger = ServiceView { created_seconds: 5, ..served("a", "10.60.0.1") };
-        let plan = plan(&observed(vec![younger, served("b", "10.60.0.1")], vec![("a", pool("a", &["10.60.0.1/32"]))]));
-        assert_eq!(plan.actions, BTreeMap::from([(key("a"), action(None, &[]))]));
+    fn a_service_that_lost_its_address_to_another_one_and_finds_none_says_so_in_its_status() {
+        let with = |name: &str, term: &str| ServiceView {
+            annotations: BTreeMap::from([("cairn.dev/allocation".to_owned(), term.to_owned())]),
+            ..served(name, "10.60.0.1")
+        };
+        let pools = vec![("a", pool("a", &["10.60.0.1/32"]))];
+        let plan = plan(&observed(vec![with("a", "4.9"), with("b", "5.1")], pools));
+        assert_eq!(plan.actions, BTreeMap::from([(key("a"), freeing(&["10.60.0.1"], action(None, &[])))]));
+        assert_eq!(plan.notes[&key("a")].reason(), "AddressLost");
+    }
+
+    #[test]
+    fn a_host_name_of_another_provider_is_replaced() {
+        let entry = Ingress { ip: None, ip_mode: IpMode::Unset };
+        let foreign = ServiceView { ingress: vec![entry], ..service("web") };
+        let plan = plan(&observed(vec![foreign], vec![("a", pool("a", &["10.60.0.1/32"]))]));
+        assert_eq!(plan.actions[&key("web")], action(Some(&[CLEANUP_FINALIZER]), &["10.60.0.1"]));
     }
 
     #[test]
@@ -435,37 +393,5 @@ mod tests {
         let foreign = ServiceView { class: Some("metallb".to_owned()), ..served("m", "10.60.0.1") };
         let plan = plan(&observed(vec![foreign, service("web")], vec![("a", pool("a", &["10.60.0.1-10.60.0.2"]))]));
         assert_eq!(plan.actions[&key("web")].ingress, ["10.60.0.2".parse::<IpAddr>().expect("an address")]);
-    }
-
-    #[test]
-    fn a_pool_says_whether_it_can_be_used() {
-        let wrong = pool("wrong", &["10.60.0.0/24", "nonsense", "10.60.0.7/24"]);
-        let younger = ObservedPool { created_seconds: 9, ..pool("a", &["10.70.0.0/24", "10.60.1.128-10.60.2.5"]) };
-        let before = observed(Vec::new(), vec![("wrong", wrong), ("a", younger), ("b", pool("b", &["10.60.1.0/24"]))]);
-        let first = plan(&before);
-        let told = |name: &str| {
-            let condition = &first.pools[&name.parse().expect("a name")];
-            (condition.status, condition.message.as_str())
-        };
-        assert_eq!(told("b"), (ConditionStatus::True, "the pool is valid and in use"));
-        assert_eq!(
-            told("a"),
-            (
-                ConditionStatus::False,
-                "10.60.1.128-10.60.2.5 shares addresses with 10.60.1.0/24 of AddressPool b, which is older: each address takes one pool"
-            )
-        );
-        let (status, message) = told("wrong");
-        assert_eq!(status, ConditionStatus::False);
-        assert!(message.contains("spec.addresses[1]") && message.contains("spec.addresses[2]"), "{message}");
-
-        let after = applied(&before, &first);
-        assert_eq!(plan(&after).pools, BTreeMap::new(), "written on change only");
-        let mut newer = after;
-        let name: PoolName = "b".parse().expect("a name");
-        let changed = ObservedPool { generation: Some(2), ..ObservedPool::clone(&newer.pools[&name]) };
-        newer.pools.insert(name.clone(), Arc::new(changed));
-        let since = plan(&newer).pools[&name].since.clone();
-        assert_eq!(since.as_deref(), Some("2027-01-01T00:00:00Z"), "the status did not change, only the generation");
     }
 }

@@ -70,7 +70,7 @@ pub struct Sharing {
 }
 
 /// How traffic to a Service enters the cluster: on which nodes, and to which pods.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Entry {
     /// On every node.
     #[default]

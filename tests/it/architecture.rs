@@ -48,7 +48,10 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
         ],
     ),
     ("agent", &["bgp", "kernel", "cluster", "telemetry", "config", "api", "model"]),
-    ("cli", &["controller", "agent", "cluster", "inventory", "leader", "telemetry", "config", "api", "model"]),
+    (
+        "cli",
+        &["controller", "agent", "service", "cluster", "inventory", "leader", "telemetry", "config", "api", "model"],
+    ),
 ];
 const SHARED: &[&str] = &["cluster", "inventory", "leader", "telemetry", "config", "api", "model"];
 
@@ -108,8 +111,11 @@ const PURE: &[&str] = &[
     "telemetry/access/subject.rs",
     "telemetry/access/user.rs",
     "advertisement/plan.rs",
-    "service/allocator.rs",
+    "service/allocator",
+    "service/explain.rs",
+    "service/leaving.rs",
     "service/plan.rs",
+    "service/pool_status.rs",
     "service/request.rs",
     "route/brake.rs",
     "route/case.rs",

@@ -154,9 +154,10 @@ impl Cluster {
                 .iter()
                 .filter_map(|pool| Some((pool.metadata.name.as_deref()?.parse().ok()?, Arc::new(service::pool(pool)?))))
                 .collect(),
-            of_nodes: self.nodes.values().flat_map(|node| node.ips().map(|ip| (ip, node.name.clone()))).collect(),
+            nodes: self.nodes.clone(),
+            ..service::plan::Observed::default()
         };
-        let plan = service::plan::plan(&observed);
+        let (plan, _) = service::plan::plan(&observed, service::allocator::Now::default());
         assert!(plan.notes.is_empty(), "{:?}", plan.notes);
         for (key, action) in plan.actions {
             let view = services.get_mut(&key).expect("a service");

@@ -20,6 +20,7 @@ mod migration;
 mod older_kubernetes;
 mod pod_cidr_migration;
 mod pod_routes;
+mod pools;
 mod rights;
 mod schemas;
 mod secure_port;

@@ -1,0 +1,103 @@
+//! What the cluster has, listed once, for the verbs that explain it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Context;
+use k8s_openapi::api::core::v1::{Namespace, Node, Service};
+use k8s_openapi::api::networking::v1::ServiceCIDR;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::ListParams;
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+
+use crate::api::AddressPool;
+use crate::cluster::{client, clock, views};
+use crate::service;
+use crate::service::allocator::Now;
+use crate::service::plan::Observed;
+
+/// So many objects come with one answer.
+const PAGE: u32 = 500;
+
+/// How to reach the API server.
+#[derive(Debug, clap::Args)]
+pub(super) struct Server {
+    /// How to reach the API server; without it, as ~/.kube/config says, or as the pod's ServiceAccount.
+    #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+}
+
+impl Server {
+    /// Lists everything that decides about addresses.
+    pub(super) fn observe(self) -> anyhow::Result<Observed> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let home = std::env::home_dir().map(|home| home.join(".kube/config")).filter(|file| file.exists());
+            let client = client::connect(self.kubeconfig.or(home).as_deref()).await?;
+            observe(&client).await
+        })
+    }
+}
+
+/// The time, as the planners take it.
+pub(super) fn now() -> Now {
+    Now { moment: clock::now(), unix_seconds: Timestamp::now().as_second() }
+}
+
+/// Seconds since 1970 as the API writes times.
+pub(super) fn time(seconds: i64) -> String {
+    Timestamp::from_second(seconds).unwrap_or_default().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+async fn observe(client: &Client) -> anyhow::Result<Observed> {
+    let services: Vec<Service> = list(&Api::all(client.clone())).await?;
+    let pools: Vec<AddressPool> = list(&Api::all(client.clone())).await?;
+    let nodes: Vec<Node> = list(&Api::all(client.clone())).await?;
+    let namespaces: Vec<Namespace> = list(&Api::all(client.clone())).await?;
+    let cidrs: Vec<ServiceCIDR> = match list(&Api::all(client.clone())).await {
+        // An API server before 1.33 has no such kind.
+        Err(error) if is_missing(&error) => Vec::new(),
+        cidrs => cidrs?,
+    };
+    Ok(Observed {
+        services: services.iter().filter_map(views::service).map(|view| (view.key.clone(), Arc::new(view))).collect(),
+        pools: pools
+            .iter()
+            .filter_map(|pool| Some((pool.name_any().parse().ok()?, Arc::new(service::pool(pool)?))))
+            .collect(),
+        nodes: nodes.iter().filter_map(views::node).map(|view| (view.name.clone(), Arc::new(view))).collect(),
+        namespaces: namespaces
+            .iter()
+            .filter_map(|namespace| Some((namespace.name_any(), views::namespace(namespace)?)))
+            .collect(),
+        cidrs: cidrs
+            .iter()
+            .flat_map(|cidr| {
+                let what = service::of_service_cidr(&cidr.name_any());
+                views::service_cidr(cidr).into_iter().flatten().map(move |prefix| (prefix, what.clone()))
+            })
+            .collect(),
+    })
+}
+
+fn is_missing(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(kube::Error::Api(status)) if status.code == 404)
+}
+
+/// Every object of a kind, page by page.
+async fn list<K>(api: &Api<K>) -> anyhow::Result<Vec<K>>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let mut all = Vec::new();
+    let mut page = ListParams::default().limit(PAGE);
+    loop {
+        let answer = api.list(&page).await.with_context(|| format!("cannot list {}", K::plural(&())))?;
+        all.extend(answer.items);
+        match answer.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => page = page.continue_token(&token),
+            None => return Ok(all),
+        }
+    }
+}

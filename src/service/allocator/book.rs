@@ -1,0 +1,161 @@
+//! Who has which address, alone or together with others.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+
+use crate::config::AddressBlock;
+use crate::model::{PortProtocol, ServiceKey, ShareRefusal};
+use crate::service::request::{Entry, Sharing};
+
+/// Addresses and their holders, in both directions.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Book {
+    holdings: BTreeMap<IpAddr, Holding>,
+    of: BTreeMap<ServiceKey, BTreeSet<IpAddr>>,
+    /// Addresses of Services that share, by their key.
+    shared: BTreeMap<String, BTreeSet<IpAddr>>,
+}
+
+/// What holders of one address have to have in common; `None` is one that shares with nobody.
+type Kind = Option<(String, Entry)>;
+
+#[derive(Debug, Clone, Default)]
+struct Holding {
+    holders: BTreeMap<ServiceKey, (Kind, BTreeSet<(PortProtocol, u16)>)>,
+    /// How many holders there are of each kind: one kind, but for holders that are about to leave.
+    kinds: BTreeMap<Kind, usize>,
+    ports: BTreeMap<(PortProtocol, u16), ServiceKey>,
+}
+
+fn kind_of(sharing: &Sharing) -> Kind {
+    sharing.key.clone().map(|key| (key, sharing.entry.clone()))
+}
+
+impl Book {
+    /// Whether anyone has it.
+    pub(super) fn is_held(&self, address: IpAddr) -> bool {
+        self.holdings.contains_key(&address)
+    }
+
+    /// Whether this Service has it.
+    pub(super) fn has(&self, key: &ServiceKey, address: IpAddr) -> bool {
+        self.of.get(key).is_some_and(|addresses| addresses.contains(&address))
+    }
+
+    /// All that a Service has.
+    pub(super) fn of(&self, key: &ServiceKey) -> BTreeSet<IpAddr> {
+        self.of.get(key).cloned().unwrap_or_default()
+    }
+
+    /// Everyone who has it.
+    pub(super) fn holders(&self, address: IpAddr) -> impl Iterator<Item = &ServiceKey> {
+        self.holdings.get(&address).into_iter().flat_map(|holding| holding.holders.keys())
+    }
+
+    /// The held addresses of a block, in order, and who has them.
+    pub(super) fn within(
+        &self,
+        block: &AddressBlock,
+    ) -> impl Iterator<Item = (IpAddr, impl Iterator<Item = &ServiceKey>)> {
+        let range: RangeInclusive<IpAddr> = block.first()..=block.last();
+        self.holdings.range(range).map(|(address, holding)| (*address, holding.holders.keys()))
+    }
+
+    /// The addresses of Services that share by this key, in order.
+    pub(super) fn shared_by(&self, key: &str) -> impl Iterator<Item = IpAddr> + '_ {
+        self.shared.get(key).into_iter().flatten().copied()
+    }
+
+    /// Who stands in the way of a Service at an address, and why.
+    pub(super) fn objection(
+        &self,
+        address: IpAddr,
+        key: &ServiceKey,
+        sharing: &Sharing,
+    ) -> Option<(ServiceKey, ShareRefusal)> {
+        let holding = self.holdings.get(&address)?;
+        let mine = kind_of(sharing);
+        let own = holding.holders.get(key).map(|(kind, _)| kind);
+        for (kind, count) in &holding.kinds {
+            let others = count - usize::from(own == Some(kind));
+            if others > 0 && (mine.is_none() || *kind != mine) {
+                let is_it = |(other, (its, _)): &(&ServiceKey, &(Kind, _))| *other != key && its == kind;
+                let (other, _) = holding.holders.iter().find(is_it)?;
+                return Some((other.clone(), refusal(&mine, kind)));
+            }
+        }
+        let taken = |port: &(PortProtocol, u16)| {
+            let by = holding.ports.get(port).filter(|by| *by != key)?;
+            Some((by.clone(), ShareRefusal::PortTaken { protocol: port.0, port: port.1 }))
+        };
+        sharing.ports.iter().find_map(taken)
+    }
+
+    /// Notes that a Service has an address, on these terms; `None` shares with nobody.
+    pub(super) fn own(&mut self, address: IpAddr, key: &ServiceKey, sharing: Option<&Sharing>) {
+        self.disown(address, key);
+        let kind = sharing.and_then(kind_of);
+        let ports = sharing.map(|sharing| sharing.ports.clone()).unwrap_or_default();
+        if let Some((name, _)) = &kind {
+            self.shared.entry(name.clone()).or_default().insert(address);
+        }
+        let holding = self.holdings.entry(address).or_default();
+        *holding.kinds.entry(kind.clone()).or_default() += 1;
+        // A holder on its way out may have the same port: it keeps it until it has left.
+        ports.iter().for_each(|port| {
+            holding.ports.entry(*port).or_insert_with(|| key.clone());
+        });
+        holding.holders.insert(key.clone(), (kind, ports));
+        self.of.entry(key.clone()).or_default().insert(address);
+    }
+
+    /// Notes that a Service no longer has an address; whether nobody has it now.
+    pub(super) fn disown(&mut self, address: IpAddr, key: &ServiceKey) -> bool {
+        let Some(holding) = self.holdings.get_mut(&address) else { return false };
+        let Some((kind, ports)) = holding.holders.remove(key) else { return false };
+        for port in &ports {
+            if holding.ports.get(port) == Some(key) {
+                holding.ports.remove(port);
+            }
+        }
+        let is_last_of_kind = holding.kinds.get_mut(&kind).is_some_and(|count| {
+            *count -= 1;
+            *count == 0
+        });
+        if is_last_of_kind {
+            holding.kinds.remove(&kind);
+        }
+        let is_last = holding.holders.is_empty();
+        let still_shares = |name: &str| holding.kinds.keys().flatten().any(|(other, _)| other == name);
+        if let Some((name, _)) = &kind
+            && !still_shares(name)
+        {
+            remove_from(&mut self.shared, name, address);
+        }
+        if is_last {
+            self.holdings.remove(&address);
+        }
+        remove_from(&mut self.of, key, address);
+        is_last
+    }
+}
+
+/// Takes one out of a set in a map, and the set out of the map when it is empty.
+fn remove_from<K: Ord>(sets: &mut BTreeMap<K, BTreeSet<IpAddr>>, key: &K, address: IpAddr) {
+    if let Some(set) = sets.get_mut(key) {
+        set.remove(&address);
+        if set.is_empty() {
+            sets.remove(key);
+        }
+    }
+}
+
+fn refusal(mine: &Kind, theirs: &Kind) -> ShareRefusal {
+    match (mine, theirs) {
+        (Some((mine, _)), Some((theirs, _))) if mine != theirs => ShareRefusal::NoCommonKey,
+        (Some((_, Entry::Local { .. })), Some((_, Entry::Local { .. }))) => ShareRefusal::SelectorsDiffer,
+        (Some(_), Some(_)) => ShareRefusal::PoliciesDiffer,
+        _ => ShareRefusal::NoCommonKey,
+    }
+}
