@@ -27,7 +27,7 @@ pub(super) async fn wrong_objects_are_refused(kubernetes: Kubernetes) -> Result<
     let pools: Api<AddressPool> = Api::all(lab.kube().clone());
     let advertisements: Api<Advertisement> = Api::all(lab.kube().clone());
     let peers: Api<BgpPeer> = Api::all(lab.kube().clone());
-    for case in cases().into_iter().chain(advertisements_to_try()) {
+    for case in cases().into_iter().chain(advertisements_to_try()).chain(imports_to_try()) {
         let object = json!({ "metadata": { "name": "trial" }, "spec": case.spec });
         let answer = match case.kind {
             "Advertisement" => {
@@ -45,6 +45,25 @@ pub(super) async fn wrong_objects_are_refused(kubernetes: Kubernetes) -> Result<
         ensure!(refusal.contains(words), "{}: {refusal}", case.name);
     }
     Ok(())
+}
+
+fn imports_to_try() -> Vec<Case> {
+    let case = |name, import: Value, refusal| {
+        let spec = json!({ "localAsn": 64513, "peerAsn": 64512, "address": "10.90.0.1", "import": import });
+        Case { name, kind: "BgpPeer", spec, refusal }
+    };
+    let prefix = |name, prefix: Value, refusal| case(name, json!({ "prefixes": [prefix] }), refusal);
+    let cidr = Some("prefix is a CIDR without host bits");
+    vec![
+        prefix("the default route", json!({ "prefix": "::/0" }), None),
+        prefix("networks by length", json!({ "prefix": "10.0.0.0/8", "ge": 16, "le": 24 }), None),
+        prefix("host bits", json!({ "prefix": "10.0.0.1/8" }), cidr),
+        prefix("an address for a prefix", json!({ "prefix": "10.0.0.1" }), cidr),
+        prefix("ge below the length", json!({ "prefix": "10.0.0.0/8", "ge": 7 }), Some("ge is at least the length")),
+        prefix("le below ge", json!({ "prefix": "10.0.0.0/8", "ge": 24, "le": 16 }), Some("le is at least ge")),
+        case("no prefixes", json!({ "prefixes": [] }), Some("prefixes")),
+        case("no limit", json!({ "prefixes": [{ "prefix": "::/0" }], "maxPrefixes": 0 }), Some("maxPrefixes")),
+    ]
 }
 
 fn advertisements_to_try() -> Vec<Case> {
