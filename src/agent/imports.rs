@@ -39,6 +39,8 @@ const NOWHERE: [(IpAddr, u8); 9] = [
 pub struct ImportPlan {
     /// One route a prefix.
     pub routes: BTreeSet<FibRoute>,
+    /// The first peer that told of each.
+    pub told_by: BTreeMap<Prefix, PeerName>,
     /// By peer, what is not imported of what it told: how many, the first, and why.
     pub exceptions: Vec<PeerException>,
 }
@@ -55,7 +57,10 @@ pub fn plan(snapshot: &Snapshot, routes: &RoutePlan) -> ImportPlan {
         let mut refused = Refused::default();
         for (prefix, path) in learned.iter() {
             match hop(path, &snapshot.local).and_then(|hop| guarded.check(*prefix).map(|()| hop)) {
-                Ok(hop) => paths.entry(*prefix).or_default().push((hop, *path)),
+                Ok(hop) => {
+                    plan.told_by.entry(*prefix).or_insert_with(|| peer.clone());
+                    paths.entry(*prefix).or_default().push((hop, *path));
+                }
                 Err(why) => refused.add(*prefix, why),
             }
         }

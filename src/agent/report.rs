@@ -72,6 +72,11 @@ impl Outcome {
 pub fn report(me: &NodeName, boot_id: &str, desired: &Desired, outcome: &Outcome) -> NodeReportStatus {
     let mut peer_exceptions = outcome.peer_exceptions.clone();
     peer_exceptions.extend(desired.imports.exceptions.iter().cloned());
+    let learned = outcome.failed.iter().filter(|(route, _)| desired.imports.routes.contains(route));
+    peer_exceptions.extend(learned.filter_map(|(route, (_, message))| {
+        let peer = desired.imports.told_by.get(&route.destination)?.to_string();
+        Some(PeerException { peer, message: format!("{} is not in the kernel: {message}", route.destination) })
+    }));
     peer_exceptions.truncate(EXCEPTIONS);
     let adverts = desired.announce.exceptions.iter().take(EXCEPTIONS).cloned().collect();
     NodeReportStatus {
@@ -266,6 +271,7 @@ mod tests {
     use crate::agent::desired;
     use crate::agent::desired::Memory;
     use crate::api::Reached;
+    use crate::model::Hop;
 
     fn me() -> NodeName {
         "n1".parse().expect("a name")
@@ -317,6 +323,23 @@ mod tests {
 
     fn served(services: u8) -> BTreeMap<crate::model::ServiceKey, Vec<std::net::IpAddr>> {
         (0..services).map(|n| (crate::model::ServiceKey::new("c", n.to_string()), Vec::new())).collect()
+    }
+
+    #[test]
+    fn a_learned_route_that_the_kernel_does_not_have_is_told_with_its_peer() {
+        let mut desired = desired();
+        let prefix: Prefix = "192.0.2.0/24".parse().expect("a prefix");
+        let hop = Hop { gateway: "10.90.0.1".parse().expect("an address"), interface: None };
+        let route = FibRoute::learned(prefix, hop.into());
+        desired.imports.routes.insert(route.clone());
+        desired.imports.told_by.insert(prefix, "tor".parse().expect("a name"));
+        let owned = (RouteExceptionReason::OwnedByOther, "a route of dhcp to the same destination decides".to_owned());
+        let report = report(&me(), "b", &desired, &Outcome { failed: [(route, owned)].into(), ..Outcome::default() });
+        let message = "192.0.2.0/24 is not in the kernel: a route of dhcp to the same destination decides".to_owned();
+        assert_eq!(
+            (report.bgp.imported, report.bgp.exceptions),
+            (0, vec![PeerException { peer: "tor".to_owned(), message }])
+        );
     }
 
     #[test]
