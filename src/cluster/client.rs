@@ -14,7 +14,10 @@ use tokio::sync::{Semaphore, watch};
 use tower::layer::layer_fn;
 
 use super::metrics::Metrics;
-use super::traffic::{Fence, IN_FLIGHT, Ruled, Rules, Traffic};
+use super::traffic::{Fence, IN_FLIGHT, Lane, Ruled, Rules, Traffic};
+
+/// Writes on their way that are only told: enough that one slow answer does not hold up the others.
+pub const TOLD_AT_ONCE: usize = 4;
 
 /// Why there is no client.
 #[derive(Debug, Error)]
@@ -64,6 +67,19 @@ pub enum Identity {
     Token(watch::Receiver<Option<HeaderValue>>),
 }
 
+/// What holds for the writes of one client.
+struct Writes {
+    most: usize,
+    lane: Lane,
+    fence: Fence,
+}
+
+impl Writes {
+    fn unlimited() -> Self {
+        Self { most: IN_FLIGHT, lane: Lane::First, fence: Fence::open() }
+    }
+}
+
 impl Server {
     /// Reads how to reach the server. Nothing is sent yet: an API server that is away is no error.
     ///
@@ -82,7 +98,7 @@ impl Server {
     /// # Errors
     /// When the TLS or authentication settings do not work.
     pub fn client(&self, purpose: &str) -> Result<Client, ClientError> {
-        self.build(purpose, Identity::Process, (IN_FLIGHT, Fence::open()), Some(Arc::clone(&self.traffic)))
+        self.build(purpose, Identity::Process, Writes::unlimited(), Some(Arc::clone(&self.traffic)))
     }
 
     /// A client for a controller's writes: at most `writes` of them are on their way at a time, and
@@ -91,7 +107,17 @@ impl Server {
     /// # Errors
     /// As [`Self::client`].
     pub fn writer(&self, name: &str, identity: Identity, writes: usize, fence: Fence) -> Result<Client, ClientError> {
-        self.build(name, identity, (writes, fence), Some(Arc::clone(&self.traffic)))
+        let writes = Writes { most: writes, lane: Lane::First, fence };
+        self.build(name, identity, writes, Some(Arc::clone(&self.traffic)))
+    }
+
+    /// A client for what a controller only tells: a few writes at a time, which let others go first.
+    ///
+    /// # Errors
+    /// As [`Self::client`].
+    pub fn teller(&self, name: &str, identity: Identity, fence: Fence) -> Result<Client, ClientError> {
+        let writes = Writes { most: TOLD_AT_ONCE, lane: Lane::Later, fence };
+        self.build(name, identity, writes, Some(Arc::clone(&self.traffic)))
     }
 
     /// The election's client: it waits neither for other requests nor for a server that wants to be
@@ -100,7 +126,7 @@ impl Server {
     /// # Errors
     /// As [`Self::client`].
     pub fn election_client(&self) -> Result<Client, ClientError> {
-        self.build("leader-election", Identity::Process, (IN_FLIGHT, Fence::open()), None)
+        self.build("leader-election", Identity::Process, Writes::unlimited(), None)
     }
 
     /// Waits until every write has been answered; none is sent any more.
@@ -112,7 +138,7 @@ impl Server {
         &self,
         purpose: &str,
         identity: Identity,
-        (writes, fence): (usize, Fence),
+        writes: Writes,
         traffic: Option<Arc<Traffic>>,
     ) -> Result<Client, ClientError> {
         let mut config = self.config.clone();
@@ -127,8 +153,9 @@ impl Server {
         };
         let rules = Rules {
             traffic,
-            writes: Arc::new(Semaphore::new(writes)),
-            fence,
+            writes: Arc::new(Semaphore::new(writes.most)),
+            lane: writes.lane,
+            fence: writes.fence,
             token,
             metrics: self.metrics.clone(),
             host: config.cluster_url.authority().map(ToString::to_string).unwrap_or_default(),

@@ -1,12 +1,14 @@
 #![expect(clippy::disallowed_methods, reason = "shell: the time of an Event, the task that sends them")]
 //! Events: notes told to whoever looks at an object.
 //!
-//! Telling never holds up doing: Events wait in a short queue, and one too many is dropped. A note
-//! is told once, and again only after it changed ([`News`]), so that nothing has to be counted.
+//! Telling never holds up doing: Events wait in a queue while there are other writes
+//! (`traffic::Lane::Later`), and one that the API server has no time for is tried again. A note is told
+//! once, and again only after it changed ([`News`]), so that nothing has to be counted.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use futures_util::{StreamExt, stream};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
@@ -17,15 +19,20 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
+use super::client::TOLD_AT_ONCE;
+use super::patch::{WriteError, within};
 use super::told::Told;
+use super::traffic::Fenced;
 use crate::api::Machine;
 use crate::model::views::{NodeView, ServiceView};
 use crate::model::{MachineId, Note, Severity};
 
-/// Events that wait to be sent. A burst of new Services is longer than this; their Events are worth
-/// less than memory, and the status says the same.
-const QUEUE: usize = 512;
-const TIMEOUT: Duration = Duration::from_secs(5);
+/// Events that wait to be sent, at half a kilobyte each: as many as there are Nodes that come at once,
+/// and some. One too many is dropped: it is worth less than memory, and the status says the same.
+const QUEUE: usize = 16_384;
+/// An Event is tried this often, with longer and longer waits in between.
+const TRIES: u32 = 6;
+const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// The API server's limit of `note`.
 const LONGEST_NOTE: usize = 1024;
 
@@ -41,26 +48,63 @@ pub struct Reporter {
 /// Where to put what is to be told. Clones share one queue.
 #[derive(Debug, Clone)]
 pub struct Events {
-    queue: mpsc::Sender<(ObjectReference, Note)>,
+    queue: mpsc::Sender<Message>,
+}
+
+/// Something told, and when.
+#[derive(Debug)]
+struct Message {
+    regarding: ObjectReference,
+    note: Note,
+    when: Timestamp,
 }
 
 impl Events {
     /// Starts the task that sends Events; it ends when the last clone is dropped, or with `tasks`.
     pub fn start(client: Client, reporter: Reporter, tasks: &mut JoinSet<()>) -> Self {
-        let (queue, mut waiting) = mpsc::channel::<(ObjectReference, Note)>(QUEUE);
+        let (queue, mut waiting) = mpsc::channel::<Message>(QUEUE);
         tasks.spawn(async move {
-            while let Some((regarding, note)) = waiting.recv().await {
-                send(&client, &reporter, regarding, &note).await;
-            }
+            let told = stream::poll_fn(|context| waiting.poll_recv(context));
+            told.for_each_concurrent(TOLD_AT_ONCE, |told| deliver(&client, &reporter, told)).await;
         });
         Self { queue }
     }
 
     /// Tells something about an object.
     pub fn tell(&self, object: ObjectReference, note: Note) {
-        if self.queue.try_send((object, note)).is_err() {
+        if self.queue.try_send(Message { regarding: object, note, when: Timestamp::now() }).is_err() {
             debug!("too many events wait: one was dropped");
         }
+    }
+}
+
+/// Sends an Event, again and again for a while if that may help.
+async fn deliver(client: &Client, reporter: &Reporter, told: Message) {
+    for failures in 0..TRIES {
+        match post(client, reporter, &told).await {
+            Ok(()) => return,
+            Err(error) if failures + 1 < TRIES && may_pass(&error) => {
+                let wait = FIRST_WAIT * 2_u32.pow(failures);
+                tokio::time::sleep(wait.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+            }
+            Err(error) => {
+                warn!(error = %Told(&error), "cannot write an event");
+                return;
+            }
+        }
+    }
+}
+
+/// Whether the next try may go better: the server was busy or out of reach.
+fn may_pass(error: &WriteError) -> bool {
+    match error {
+        WriteError::TimedOut => true,
+        WriteError::Refused(cause) => match &**cause {
+            kube::Error::Api(status) => status.code == 429 || status.code >= 500,
+            kube::Error::Service(cause) => !cause.is::<Fenced>(),
+            _ => true,
+        },
+        WriteError::Conflict | WriteError::Gone => false,
     }
 }
 
@@ -111,34 +155,45 @@ pub fn about_service(service: &ServiceView) -> ObjectReference {
 
 /// Tells something at once; [`Events::tell`] is for whoever has better to do than to wait.
 pub async fn send(client: &Client, reporter: &Reporter, regarding: ObjectReference, note: &Note) {
-    // Events about objects without a namespace go where upstream's do.
-    let namespace = regarding.namespace.clone().unwrap_or_else(|| "default".to_owned());
-    let api: Api<Event> = Api::namespaced(client.clone(), &namespace);
-    let event = event(reporter, namespace, regarding, note, Timestamp::now());
-    let answer = tokio::time::timeout(TIMEOUT, api.create(&PostParams::default(), &event)).await;
-    match answer {
-        Ok(Ok(_)) => {}
-        // The namespace is going away, and its Services with it.
-        Ok(Err(kube::Error::Api(status))) if status.code == 403 && status.message.contains("being terminated") => {}
-        Ok(Err(error)) => warn!(error = %Told(&error), "cannot write an event"),
-        Err(error) => warn!(error = %Told(&error), "cannot write an event"),
+    let told = Message { regarding, note: note.clone(), when: Timestamp::now() };
+    if let Err(error) = post(client, reporter, &told).await {
+        warn!(error = %Told(&error), "cannot write an event");
     }
 }
 
-fn event(reporter: &Reporter, namespace: String, regarding: ObjectReference, note: &Note, now: Timestamp) -> Event {
+async fn post(client: &Client, reporter: &Reporter, told: &Message) -> Result<(), WriteError> {
+    // Events about objects without a namespace go where upstream's do.
+    let namespace = told.regarding.namespace.clone().unwrap_or_else(|| "default".to_owned());
+    let api: Api<Event> = Api::namespaced(client.clone(), &namespace);
+    let event = event(reporter, namespace, told);
+    match within(api.create(&PostParams::default(), &event)).await {
+        // An earlier try came through.
+        Ok(_) | Err(WriteError::Conflict) => Ok(()),
+        // The namespace is going away, and its Services with it.
+        Err(WriteError::Refused(error)) if is_of_an_ending_namespace(&error) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_of_an_ending_namespace(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 403 && status.message.contains("being terminated"))
+}
+
+fn event(reporter: &Reporter, namespace: String, told: &Message) -> Event {
+    let Message { regarding, note, when } = told;
     let severity = match note.severity() {
         Severity::Normal => "Normal",
         Severity::Warning => "Warning",
     };
-    let name = format!("{}.{:x}", regarding.name.as_deref().unwrap_or_default(), now.as_nanosecond());
+    let name = format!("{}.{:x}", regarding.name.as_deref().unwrap_or_default(), when.as_nanosecond());
     let text: String = note.to_string().chars().take(LONGEST_NOTE).collect();
     Event {
         action: Some(note.reason().to_owned()),
-        event_time: Some(MicroTime(now)),
+        event_time: Some(MicroTime(*when)),
         metadata: ObjectMeta { name: Some(name), namespace: Some(namespace), ..ObjectMeta::default() },
         note: Some(text),
         reason: Some(note.event_reason().to_owned()),
-        regarding: Some(regarding),
+        regarding: Some(regarding.clone()),
         reporting_controller: Some(reporter.controller.to_owned()),
         reporting_instance: Some(reporter.instance.chars().take(128).collect()),
         type_: Some(severity.to_owned()),
@@ -213,8 +268,8 @@ mod tests {
     fn an_event_has_upstreams_reason_and_the_notes_sentence() {
         let reporter = Reporter { controller: "service-controller", instance: "n1_1".to_owned() };
         let regarding = ObjectReference { name: Some("web".to_owned()), ..ObjectReference::default() };
-        let now = Timestamp::from_second(1_800_000_000).expect("a time");
-        let event = event(&reporter, "default".to_owned(), regarding, &Note::NoPool, now);
+        let when = Timestamp::from_second(1_800_000_000).expect("a time");
+        let event = event(&reporter, "default".to_owned(), &Message { regarding, note: Note::NoPool, when });
         assert_eq!(event.reason.as_deref(), Some("SyncLoadBalancerFailed"));
         assert_eq!(event.action.as_deref(), Some("NoPool"));
         assert_eq!(event.type_.as_deref(), Some("Warning"));

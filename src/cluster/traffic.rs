@@ -2,6 +2,8 @@
 //! What holds for every request to the API server.
 //!
 //! - At most 50 writes are on their way at a time, and of each client no more than it may have.
+//! - What is only told ([`Lane::Later`]) waits while there is something to do ([`Lane::First`]), but not
+//!   for ever.
 //! - A write that was sent is waited for to its answer, also when nobody waits any more: so
 //!   [`Traffic::settled`] can say when nothing is on its way, and only then a Lease is given back.
 //! - A server that says 429 is left alone for as long as it says.
@@ -30,6 +32,8 @@ pub const IN_FLIGHT: usize = 50;
 const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
 /// By then the API server itself has given up (its `--request-timeout`).
 const OVER_AFTER: Duration = Duration::from_secs(61);
+/// How long a write of [`Lane::Later`] lets others go first.
+const COURTESY: Duration = Duration::from_secs(1);
 /// What a 429 without `Retry-After` means, as in client-go.
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -39,10 +43,21 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 #[error("the API server did not answer within {} s", ANSWERED_WITHIN.as_secs())]
 pub struct Unanswered;
 
+/// Which of the writes go first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lane {
+    /// What somebody waits for.
+    First,
+    /// What is only told: Events, and what is shown of machines.
+    Later,
+}
+
 /// Shared by all clients of one process but the election's.
 #[derive(Debug)]
 pub struct Traffic {
     writes: Arc<Semaphore>,
+    /// Writes of the first lane that wait or are on their way.
+    first: watch::Sender<usize>,
     paused_until: Mutex<Moment>,
     throttle: Option<Mutex<Throttle>>,
 }
@@ -51,7 +66,20 @@ impl Traffic {
     /// No request yet. `rate` is requests a second and how many of them at once.
     pub fn new(rate: Option<(f64, u32)>) -> Self {
         let throttle = rate.map(|(rate, burst)| Mutex::new(Throttle::new(rate, burst, clock::now())));
-        Self { writes: Arc::new(Semaphore::new(IN_FLIGHT)), paused_until: Mutex::default(), throttle }
+        let (writes, first) = (Arc::new(Semaphore::new(IN_FLIGHT)), watch::Sender::new(0));
+        Self { writes, first, paused_until: Mutex::default(), throttle }
+    }
+
+    /// Lets writes of the first lane pass, or is one of them until it is dropped.
+    async fn keep_lane(self: &Arc<Self>, lane: Lane) -> Option<Passing> {
+        match lane {
+            Lane::First => Some(Passing::new(Arc::clone(self))),
+            Lane::Later => {
+                let mut first = self.first.subscribe();
+                let _ = tokio::time::timeout(COURTESY, first.wait_for(|passing| *passing == 0)).await;
+                None
+            }
+        }
     }
 
     /// Waits until every write has been answered, and lets no other be sent from now on.
@@ -91,6 +119,22 @@ impl Traffic {
     }
 }
 
+/// A write of the first lane, from when it is asked for until it is answered.
+struct Passing(Arc<Traffic>);
+
+impl Passing {
+    fn new(traffic: Arc<Traffic>) -> Self {
+        traffic.first.send_modify(|passing| *passing += 1);
+        Self(traffic)
+    }
+}
+
+impl Drop for Passing {
+    fn drop(&mut self) {
+        self.0.first.send_modify(|passing| *passing -= 1);
+    }
+}
+
 /// Whether a write may begin now: asked last before it is sent.
 #[derive(Clone)]
 pub struct Fence(Arc<dyn Fn() -> bool + Send + Sync>);
@@ -125,6 +169,8 @@ pub struct Rules {
     pub traffic: Option<Arc<Traffic>>,
     /// Writes of this client on their way at the same time.
     pub writes: Arc<Semaphore>,
+    /// Whether they go first.
+    pub lane: Lane,
     /// Whether they may begin.
     pub fence: Fence,
     /// As whom, if not as the process itself; requests wait for the first token.
@@ -199,8 +245,9 @@ async fn write<B: Send + 'static>(
     let own = Arc::clone(&rules.writes).acquire_owned().await.map_err(closed)?;
     let shared = match &rules.traffic {
         Some(traffic) => {
+            let passing = traffic.keep_lane(rules.lane).await;
             traffic.turn().await;
-            Some(Arc::clone(&traffic.writes).acquire_owned().await.map_err(closed)?)
+            Some((passing, Arc::clone(&traffic.writes).acquire_owned().await.map_err(closed)?))
         }
         None => None,
     };
@@ -245,6 +292,7 @@ mod tests {
         Rules {
             traffic: Some(Arc::clone(traffic)),
             writes: Arc::new(Semaphore::new(own)),
+            lane: Lane::First,
             fence: Fence::open(),
             token: None,
             metrics: Metrics::default(),
@@ -313,6 +361,40 @@ mod tests {
         settled.await;
         let late = Ruled::new(server, rules(&traffic, 50)).oneshot(request(Method::PUT)).await;
         assert_eq!(late.expect_err("it is too late").to_string(), "the process is ending");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_only_told_lets_others_go_first_but_not_for_ever() {
+        let traffic = Arc::new(Traffic::new(None));
+        let (answer, answered) = watch::channel(false);
+        let slow = service_fn(move |_| {
+            let mut answered = answered.clone();
+            async move {
+                let _ = answered.wait_for(|answered| *answered).await;
+                Ok::<_, BoxError>(Response::new(()))
+            }
+        });
+        let quick = service_fn(|_| async { Ok::<_, BoxError>(Response::new(())) });
+        let later =
+            || Ruled::new(quick, Rules { lane: Lane::Later, ..rules(&traffic, 8) }).oneshot(request(Method::POST));
+        let begun = tokio::time::Instant::now();
+        later().await.expect("nobody else writes");
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+        let mut first = Box::pin(Ruled::new(slow, rules(&traffic, 50)).oneshot(request(Method::PATCH)));
+        let mut told = Box::pin(later());
+        tokio::select! {
+            biased;
+            _ = &mut first => panic!("nobody has answered"),
+            told = &mut told => drop(told.expect("an answer")),
+        }
+        assert_eq!(begun.elapsed(), COURTESY, "the write before it has no answer yet");
+        let begun = tokio::time::Instant::now();
+        let (first, told) = tokio::join!(first, async {
+            answer.send_replace(true);
+            later().await
+        });
+        first.and(told).expect("answers");
+        assert_eq!(begun.elapsed(), Duration::ZERO, "the one before it is done");
     }
 
     #[tokio::test]

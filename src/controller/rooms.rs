@@ -232,13 +232,17 @@ impl Rooms {
         let Some(nodes) = stores.nodes.clone() else { return Ok(()) };
         match controller {
             Controller::Node => {
-                let client = self.client(controller, options.identities, limits.node_writes, election.fence())?;
-                self.start_node_rooms(client, nodes, stores, election.identity(), (periods.node_status_update, delay));
+                let clients = (
+                    self.client(controller, options.identities, limits.node_writes, election.fence())?,
+                    self.teller(controller, options.identities, election.fence())?,
+                );
+                self.start_node_rooms(clients, nodes, stores, election.identity(), (periods.node_status_update, delay));
             }
             Controller::NodeLifecycle => {
                 let client = self.client(controller, options.identities, limits.node_writes, election.fence())?;
+                let teller = self.teller(controller, options.identities, election.fence())?;
                 let context = lifecycle::Context {
-                    events: self.events(&client, lifecycle::REPORTER, election.identity()),
+                    events: self.events(&teller, lifecycle::REPORTER, election.identity()),
                     client,
                     nodes,
                     inventory: self.inventory.clone(),
@@ -249,7 +253,8 @@ impl Rooms {
             }
             Controller::Service => {
                 let client = self.client(controller, options.identities, limits.service_writes, election.fence())?;
-                let events = self.events(&client, service::REPORTER, election.identity());
+                let teller = self.teller(controller, options.identities, election.fence())?;
+                let events = self.events(&teller, service::REPORTER, election.identity());
                 let Stores { services: Some(services), pools: Some(pools), .. } = stores.clone() else { return Ok(()) };
                 let Stores { namespaces: Some(namespaces), service_cidrs: Some(service_cidrs), .. } = stores.clone()
                 else {
@@ -320,7 +325,7 @@ impl Rooms {
     /// Machines are shown by whoever sees to Nodes, under the same name.
     fn start_node_rooms(
         &mut self,
-        client: Client,
+        (client, teller): (Client, Client),
         nodes: Store<NodeView>,
         stores: &Stores,
         instance: &str,
@@ -329,14 +334,14 @@ impl Rooms {
         let seeds = (fastrand::u64(..), fastrand::u64(..));
         let Some(objects) = stores.machines.clone() else { return };
         let machine = machine::Context {
-            client: client.clone(),
+            events: self.events(&teller, machine::REPORTER, instance),
+            client: teller.clone(),
             nodes: nodes.clone(),
             objects,
             inventory: self.inventory.clone(),
-            events: self.events(&client, machine::REPORTER, instance),
         };
         let node = node::Context {
-            events: self.events(&client, node::REPORTER, instance),
+            events: self.events(&teller, node::REPORTER, instance),
             client,
             nodes,
             inventory: self.inventory.clone(),
@@ -373,8 +378,19 @@ impl Rooms {
         writes: usize,
         fence: Fence,
     ) -> anyhow::Result<Client> {
+        let identity = self.identity(controller, identities)?;
+        Ok(self.server.writer(controller.account(), identity, writes, fence)?)
+    }
+
+    /// A client that tells as the controller, when nobody has anything to do.
+    fn teller(&mut self, controller: Controller, identities: Identities, fence: Fence) -> anyhow::Result<Client> {
+        let identity = self.identity(controller, identities)?;
+        Ok(self.server.teller(controller.account(), identity, fence)?)
+    }
+
+    fn identity(&mut self, controller: Controller, identities: Identities) -> anyhow::Result<Identity> {
         let account = controller.account();
-        let identity = match identities {
+        Ok(match identities {
             Identities::One => Identity::Process,
             Identities::PerController => {
                 let root = self.server.client("service-accounts")?;
@@ -382,8 +398,7 @@ impl Rooms {
                 let token = self.tokens.entry(account).or_insert_with(|| identity::keep(root, account, tasks));
                 Identity::Token(token.clone())
             }
-        };
-        Ok(self.server.writer(account, identity, writes, fence)?)
+        })
     }
 
     fn events(&mut self, client: &Client, controller: &'static str, instance: &str) -> Events {
