@@ -22,6 +22,7 @@ use super::{Identities, Options, lookout};
 use crate::api::{AddressPool, Advertisement, BgpPeer, Machine, NodeReport, NodeReportStatus, NodeRoute};
 use crate::cluster::client::{Identity, Server};
 use crate::cluster::events::{Events, Reporter, about_lease};
+use crate::cluster::lean::Lean;
 use crate::cluster::store::Store;
 use crate::cluster::traffic::{Fence, IN_FLIGHT};
 use crate::cluster::{identity, views};
@@ -181,10 +182,11 @@ impl Rooms {
         let all = Config::default;
         let mut stores = self.stores.write().unwrap_or_else(PoisonError::into_inner);
         open(&mut stores.nodes, true, || {
-            Store::watch_news::<Node>(Api::all(client.clone()), all(), views::node, NodeView::says_the_same)
+            let view = |node: &Lean<Node>| views::node(&node.0);
+            Store::watch_news(Api::all(client.clone()), all(), view, NodeView::says_the_same)
         });
         open(&mut stores.machines, initializes, || {
-            Store::watch::<Machine>(Api::all(client.clone()), all(), machine::object)
+            Store::watch::<Lean<Machine>>(Api::all(client.clone()), all(), |object| machine::object(&object.0))
         });
         // All of them: one that stops being a load balancer has to be cleaned up.
         open(&mut stores.services, serves, || Store::watch::<Service>(Api::all(client.clone()), all(), views::service));
@@ -207,7 +209,7 @@ impl Rooms {
         });
         open(&mut stores.routes, routes, || Store::watch::<NodeRoute>(Api::all(client.clone()), all(), route::route));
         open(&mut stores.reports, reports, || {
-            Store::watch::<NodeReport>(Api::all(client.clone()), all(), route::report)
+            Store::watch::<Lean<NodeReport>>(Api::all(client.clone()), all(), |object| route::report(&object.0))
         });
         open(&mut stores.claims, allocates, || {
             let leases: Api<Lease> = Api::namespaced(client.clone(), ipam::claim::NAMESPACE);

@@ -10,6 +10,7 @@ use serde_json::json;
 use super::observe::{MachineObject, object};
 use super::plan::Action;
 use crate::api::{Machine, MachineSpec, MachineStatus};
+use crate::cluster::lean::Lean;
 use crate::cluster::patch::{FIELD_MANAGER, WriteError, merge_status, side_by_side, within};
 use crate::model::MachineId;
 
@@ -18,7 +19,7 @@ pub(super) async fn apply(
     client: &Client,
     actions: &BTreeMap<MachineId, Action>,
 ) -> Vec<(MachineId, Result<Option<MachineObject>, WriteError>)> {
-    let api: Api<Machine> = Api::all(client.clone());
+    let api: Api<Lean<Machine>> = Api::all(client.clone());
     let api = &api;
     let writes = actions.iter().map(|(id, action)| {
         async move {
@@ -35,7 +36,7 @@ pub(super) async fn apply(
 }
 
 async fn create(
-    api: &Api<Machine>,
+    api: &Api<Lean<Machine>>,
     id: &MachineId,
     status: &MachineStatus,
 ) -> Result<Option<MachineObject>, WriteError> {
@@ -47,15 +48,15 @@ async fn create(
 }
 
 async fn write_status(
-    api: &Api<Machine>,
+    api: &Api<Lean<Machine>>,
     id: &MachineId,
     status: &MachineStatus,
 ) -> Result<Option<MachineObject>, WriteError> {
     let written = merge_status(api, id.as_str(), &json!({ "status": status })).await?;
-    Ok(object(&written))
+    Ok(object(&written.0))
 }
 
-async fn delete(api: &Api<Machine>, id: &MachineId) -> Result<(), WriteError> {
+async fn delete(api: &Api<Lean<Machine>>, id: &MachineId) -> Result<(), WriteError> {
     match within(api.delete(id.as_str(), &DeleteParams::default())).await {
         Ok(_) | Err(WriteError::Gone) => Ok(()),
         Err(error) => Err(error),

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tracing::{debug, warn};
 
 use super::plan::{Action, Differences, Initialization};
+use crate::cluster::lean::Lean;
 use crate::cluster::patch::{self, WriteError};
 use crate::cluster::told::Told;
 use crate::cluster::views;
@@ -15,7 +16,7 @@ use crate::model::NodeName;
 use crate::model::views::{NodeAddress, NodeView};
 
 /// Carries out what was planned for a Node; answers with the Node as it is afterwards.
-pub(super) async fn apply(api: Api<Node>, view: Arc<NodeView>, action: &Action) -> Result<NodeView, WriteError> {
+pub(super) async fn apply(api: Api<Lean<Node>>, view: Arc<NodeView>, action: &Action) -> Result<NodeView, WriteError> {
     let differences = match action {
         Action::Initialize(initialization) => &initialization.differences,
         Action::Reconcile(differences) => differences,
@@ -25,7 +26,7 @@ pub(super) async fn apply(api: Api<Node>, view: Arc<NodeView>, action: &Action) 
     if let Some(addresses) = &differences.addresses {
         written = Some(write_addresses(&api, name, version, addresses).await?);
     }
-    let version = written.as_ref().and_then(|node| node.metadata.resource_version.as_ref()).unwrap_or(version);
+    let version = written.as_ref().and_then(|node| node.0.metadata.resource_version.as_ref()).unwrap_or(version);
     let body = match action {
         Action::Initialize(initialization) => Some(initialized(version, initialization)),
         Action::Reconcile(differences) => metadata(version, differences),
@@ -33,15 +34,15 @@ pub(super) async fn apply(api: Api<Node>, view: Arc<NodeView>, action: &Action) 
     if let Some(body) = body {
         written = Some(patch::merge(&api, name.as_str(), &body).await?);
     }
-    written.as_ref().and_then(views::node).ok_or(WriteError::Gone)
+    written.as_ref().and_then(|node| views::node(&node.0)).ok_or(WriteError::Gone)
 }
 
 async fn write_addresses(
-    api: &Api<Node>,
+    api: &Api<Lean<Node>>,
     name: &NodeName,
     version: &str,
     addresses: &[NodeAddress],
-) -> Result<Node, WriteError> {
+) -> Result<Lean<Node>, WriteError> {
     // A merge patch replaces the list; a strategic one would merge it by type and mix up two families.
     let body = json!({ "metadata": { "resourceVersion": version }, "status": { "addresses": addresses } });
     patch::merge_status(api, name.as_str(), &body).await
