@@ -1,7 +1,8 @@
 //! Nodes whose machine went away: deleted when it is gone for good, tainted while it is powered off.
 //!
 //! Upstream's cloud node lifecycle controller, with an inventory that may say that it does not know.
-//! It looks at all Nodes once a period, as upstream does, so a Node's heartbeat costs it nothing.
+//! It looks once a period, as upstream does, and only at Nodes that changed and those that are not
+//! Ready: a Node's heartbeat costs it nothing.
 //!
 //! It never deletes a Node that is Ready, nor one whose machine is not explicitly decommissioned: an
 //! unknown is not an absence. It never touches a Node that is nobody's machine, never deletes more
@@ -57,6 +58,7 @@ pub struct Context {
 /// What the room remembers from one round to the next.
 #[derive(Default)]
 struct Memory {
+    register: observe::Register,
     deletions: Deletions,
     news: News<NodeName>,
     failures: News<NodeName>,
@@ -72,7 +74,7 @@ pub async fn run(mut context: Context) {
         std::future::pending::<()>().await;
     }
     loop {
-        let observed = observe::observe(&context, &mut memory);
+        let observed = observe::observe(&mut context, &mut memory);
         let plan = plan::plan(&observed);
         context.metrics.show(&plan);
         carry_out(&context, &observed, plan, &mut memory).await;

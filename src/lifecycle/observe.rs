@@ -5,56 +5,87 @@ use std::sync::Arc;
 
 use super::plan::{self, Observed, ObservedMachine, ObservedNode, Power};
 use super::{Context, Memory};
+use crate::cluster::changes::Changes;
 use crate::cluster::clock;
 use crate::inventory::{Finding, InventoryState, MachineState, NodeIdentity, SharedKeys};
 use crate::model::NodeName;
 use crate::model::views::NodeView;
 
 /// The Nodes that concern the room, with what the inventory in force says of them.
-pub(super) fn observe(context: &Context, memory: &mut Memory) -> Observed {
-    let views = context.nodes.snapshot().into_values().map(|view| (view.name.clone(), view)).collect();
+pub(super) fn observe(context: &mut Context, memory: &mut Memory) -> Observed {
     let inventory = Arc::clone(&context.inventory.borrow());
-    observed(&views, &inventory, memory.deletions.recent(clock::now()))
-}
-
-/// In a healthy cluster no Node concerns the room, and the inventory is not asked.
-fn observed(
-    views: &BTreeMap<NodeName, Arc<NodeView>>,
-    inventory: &Arc<InventoryState>,
-    recently_deleted: BTreeSet<String>,
-) -> Observed {
-    if !views.values().any(|view| plan::concerns(view)) {
-        return Observed { recently_deleted, ..Observed::default() };
+    let mut changes = context.nodes.take_changes();
+    if !Arc::ptr_eq(&inventory, &memory.register.inventory) {
+        memory.register.inventory = inventory;
+        changes = Changes::All;
     }
-    let register = Register::of(inventory, views);
-    let concerned = views.iter().filter(|(_, view)| plan::concerns(view));
-    let nodes = concerned.map(|(name, view)| {
-        let machine = machine(register.find(name));
-        (name.clone(), ObservedNode { view: Arc::clone(view), machine })
-    });
-    let is_counted = |(name, view): &(&NodeName, &Arc<NodeView>)| {
-        !recently_deleted.contains(&view.uid) && !matches!(register.find(name), Finding::Unknown(_))
+    let names = match changes {
+        Changes::Keys(keys) => keys.iter().filter_map(|key| key.parse().ok()).collect(),
+        Changes::All => context.nodes.with(|nodes| {
+            let known = memory.register.shared.nodes().cloned();
+            known.chain(nodes.values().map(|view| view.name.clone())).collect()
+        }),
     };
-    Observed { nodes: nodes.collect(), machine_nodes: views.iter().filter(is_counted).count(), recently_deleted }
+    let nodes = &context.nodes;
+    let find = |name: &NodeName| nodes.get(name.as_str());
+    memory.register.follow(names, find);
+    memory.register.observed(find, memory.deletions.recent(clock::now()))
 }
 
-/// The inventory, asked about the Nodes of this cluster.
-struct Register {
+/// Which Nodes concern the room, and which are machines of the inventory. It follows the Nodes one by
+/// one: in a healthy cluster, however large, a look costs nothing.
+#[derive(Debug, Default)]
+pub(super) struct Register {
     inventory: Arc<InventoryState>,
-    identities: BTreeMap<NodeName, NodeIdentity>,
     shared: SharedKeys,
+    concerned: BTreeSet<NodeName>,
+    /// Nodes that are machines, and their uid.
+    machines: BTreeMap<NodeName, String>,
 }
 
 impl Register {
-    fn of(inventory: &Arc<InventoryState>, views: &BTreeMap<NodeName, Arc<NodeView>>) -> Self {
-        let identities: BTreeMap<_, _> =
-            views.iter().map(|(name, view)| (name.clone(), NodeIdentity::from(&**view))).collect();
-        let shared = SharedKeys::of(identities.values());
-        Self { inventory: Arc::clone(inventory), identities, shared }
+    /// Takes note of Nodes that came, changed or went.
+    fn follow(&mut self, names: BTreeSet<NodeName>, find: impl Fn(&NodeName) -> Option<Arc<NodeView>>) {
+        let mut touched = names.clone();
+        for name in &names {
+            touched.extend(match find(name) {
+                Some(view) => self.shared.put(&NodeIdentity::from(&*view)),
+                None => self.shared.remove(name),
+            });
+        }
+        for name in touched {
+            let view = find(&name);
+            match view.as_ref().filter(|view| !matches!(self.ask(view), Finding::Unknown(_))) {
+                Some(view) => drop(self.machines.insert(name.clone(), view.uid.clone())),
+                None => drop(self.machines.remove(&name)),
+            }
+            match view.filter(|view| plan::concerns(view)) {
+                Some(_) => drop(self.concerned.insert(name)),
+                None => drop(self.concerned.remove(&name)),
+            }
+        }
     }
 
-    fn find(&self, name: &NodeName) -> Finding {
-        self.inventory.find(&self.identities[name], &self.shared)
+    /// In a healthy cluster no Node concerns the room, and nothing else is asked.
+    fn observed(
+        &self,
+        find: impl Fn(&NodeName) -> Option<Arc<NodeView>>,
+        recently_deleted: BTreeSet<String>,
+    ) -> Observed {
+        if self.concerned.is_empty() {
+            return Observed { recently_deleted, ..Observed::default() };
+        }
+        let node = |name: &NodeName| {
+            let view = find(name)?;
+            let machine = machine(self.ask(&view));
+            Some((name.clone(), ObservedNode { view, machine }))
+        };
+        let machine_nodes = self.machines.values().filter(|uid| !recently_deleted.contains(*uid)).count();
+        Observed { nodes: self.concerned.iter().filter_map(node).collect(), machine_nodes, recently_deleted }
+    }
+
+    fn ask(&self, view: &NodeView) -> Finding {
+        self.inventory.find(&NodeIdentity::from(view), &self.shared)
     }
 }
 
@@ -137,6 +168,50 @@ machines:
         let observed = observed(&nodes(views), &inventory(), BTreeSet::from(["uid-n-gone".to_owned()]));
         assert_eq!(observed.machine_nodes, 2);
         assert_eq!(observed.nodes.keys().map(NodeName::as_str).collect::<Vec<_>>(), ["n-gone"]);
+    }
+
+    /// What is observed of these Nodes, all at once.
+    fn observed(
+        views: &BTreeMap<NodeName, Arc<NodeView>>,
+        inventory: &Arc<InventoryState>,
+        recently_deleted: BTreeSet<String>,
+    ) -> Observed {
+        let mut register = Register { inventory: Arc::clone(inventory), ..Register::default() };
+        let find = |name: &NodeName| views.get(name).cloned();
+        register.follow(views.keys().cloned().collect(), find);
+        register.observed(find, recently_deleted)
+    }
+
+    #[test]
+    fn nodes_that_come_change_and_go_one_by_one_are_observed_as_all_at_once() {
+        let uuid = "4c4c4544-0035-3410-8050-c6c04f314733";
+        let with = |name: &str, ready: Truth, uuid: Option<&str>| NodeView {
+            ready: Some(ready),
+            system_uuid: uuid.map(ToOwned::to_owned),
+            ..node(name)
+        };
+        let inventory = inventory();
+        let mut register = Register { inventory: Arc::clone(&inventory), ..Register::default() };
+        let mut views = BTreeMap::new();
+        for (step, name, view) in [
+            ("a Node that is well", "n-here", Some(with("n-here", Truth::True, Some(uuid)))),
+            ("one that is not", "n-gone", Some(with("n-gone", Truth::False, None))),
+            ("one with the key of another", "n-open", Some(with("n-open", Truth::Unknown, Some(uuid)))),
+            ("one that is nobody", "n-next", Some(with("n-next", Truth::False, None))),
+            ("one gets well", "n-open", Some(with("n-open", Truth::True, None))),
+            ("one goes", "n-gone", None),
+            ("another gets ill", "n-here", Some(with("n-here", Truth::False, Some(uuid)))),
+        ] {
+            let name: NodeName = name.parse().expect("a name");
+            match view {
+                Some(view) => drop(views.insert(name.clone(), Arc::new(view))),
+                None => drop(views.remove(&name)),
+            }
+            let find = |name: &NodeName| views.get(name).cloned();
+            register.follow(BTreeSet::from([name]), find);
+            let recent = BTreeSet::from(["uid-n-gone".to_owned()]);
+            assert_eq!(register.observed(find, recent.clone()), observed(&views, &inventory, recent), "{step}");
+        }
     }
 
     #[test]
