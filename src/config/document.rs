@@ -184,8 +184,14 @@ impl<'a> Loader<'a> {
             Event::SequenceEnd | Event::MappingEnd => {
                 let Open { position, anchor, inside } = self.open.pop().expect("the parser ends only what it started");
                 let value = match inside {
-                    Inside::List(nodes) => Value::List(nodes),
-                    Inside::Mapping { entries, .. } => Value::Mapping(entries),
+                    Inside::List(mut nodes) => {
+                        nodes.shrink_to_fit();
+                        Value::List(nodes)
+                    }
+                    Inside::Mapping { mut entries, .. } => {
+                        entries.shrink_to_fit();
+                        Value::Mapping(entries)
+                    }
                 };
                 self.place(Node { position, value }, anchor);
                 Ok(())

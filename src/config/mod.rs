@@ -1,7 +1,7 @@
 //! What people wrote, checked: raw (the file's shape) becomes validated, or every fault is told.
 //!
 //! A file goes through four steps, each of which reports all it finds: [`document`] (is it YAML?),
-//! [`schema`] (are these the fields?), serde (the raw Rust type), and the semantic check of the
+//! [`schema`] (are these the fields?), serde (`typed`: the raw Rust type), and the semantic check of the
 //! thing itself ([`cloud`], [`pool`], [`advertisement`], [`peer`], and the inventory's own). Objects that come from the
 //! API server enter at the last step.
 //!
@@ -26,6 +26,7 @@ pub mod pool;
 pub mod schema;
 pub mod selector;
 pub mod source;
+mod typed;
 
 pub use advertisement::Advertisement;
 pub use block::AddressBlock;

@@ -24,9 +24,17 @@ pub struct Checked {
     pub faults: Faults,
 }
 
+/// Whether nothing is wrong with the shape of a document.
+///
+/// It takes no memory: [`check`] makes a second copy of the document, which only one with faults needs.
+pub fn fits(document: &Node, schema: &Json) -> bool {
+    let mut checker = Checker { file: Path::new(""), root: schema, faults: Faults::NONE, keeps: Keeps::Nothing };
+    checker.check(document, schema, &FieldPath::ROOT).is_some() && checker.faults.is_empty()
+}
+
 /// Checks a document against a schema.
 pub fn check(file: &Path, document: &Node, schema: &Json) -> Checked {
-    let mut checker = Checker { file, root: schema, faults: Faults::NONE };
+    let mut checker = Checker { file, root: schema, faults: Faults::NONE, keeps: Keeps::Values };
     let value = checker.check(document, schema, &FieldPath::ROOT);
     let value = value.unwrap_or_else(|| checker.stand_in(schema, DEEPEST_STAND_IN));
     Checked { value, faults: checker.faults }
@@ -49,12 +57,28 @@ struct Checker<'a> {
     file: &'a Path,
     root: &'a Json,
     faults: Faults,
+    keeps: Keeps,
+}
+
+/// What is made of values that are right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Keeps {
+    Values,
+    /// `null`, whatever they are.
+    Nothing,
 }
 
 impl<'a> Checker<'a> {
+    fn keep(&self, node: &Node) -> Json {
+        match self.keeps {
+            Keeps::Values => node.to_json(),
+            Keeps::Nothing => Json::Null,
+        }
+    }
+
     /// The value, or `None` when it cannot be used at all.
     fn check(&mut self, node: &Node, schema: &'a Json, field: &FieldPath) -> Option<Json> {
-        let Some(schema) = self.resolve(schema) else { return Some(node.to_json()) };
+        let Some(schema) = self.resolve(schema) else { return Some(self.keep(node)) };
         if let Some(words) = words(schema) {
             return self.check_word(node, &words, field);
         }
@@ -66,7 +90,7 @@ impl<'a> Checker<'a> {
             return self.tell(field, node.position, wrong_type(&node.value, schema, &types));
         }
         match &node.value {
-            Value::Null | Value::Boolean(_) => Some(node.to_json()),
+            Value::Null | Value::Boolean(_) => Some(self.keep(node)),
             Value::Number(number, written) => {
                 let (least, most) = bounds(schema);
                 let number = number.as_f64().unwrap_or(f64::NAN);
@@ -74,11 +98,11 @@ impl<'a> Checker<'a> {
                     let message = format!("{written} is out of range: it takes {}", range(least, most));
                     return self.tell(field, node.position, message);
                 }
-                Some(node.to_json())
+                Some(self.keep(node))
             }
             Value::Text(text) => match length_fault(text, schema).or_else(|| pattern_fault(text, schema)) {
                 Some(message) => self.tell(field, node.position, message),
-                None => Some(node.to_json()),
+                None => Some(self.keep(node)),
             },
             Value::List(nodes) => Some(self.check_list(node, nodes, schema, field)),
             Value::Mapping(entries) => Some(self.check_mapping(node, entries, schema, field)),
@@ -92,7 +116,7 @@ impl<'a> Checker<'a> {
             _ if may_be_null && node.value == Value::Null => Some(Json::Null),
             [only] => self.check(node, only, field),
             // Of a real choice between shapes only serde can tell which is meant.
-            _ => Some(node.to_json()),
+            _ => Some(self.keep(node)),
         }
     }
 
@@ -100,12 +124,20 @@ impl<'a> Checker<'a> {
         if let Some(message) = count_fault(nodes.len(), schema) {
             self.tell(field, node.position, message);
         }
-        let Some(of_entries) = schema.get("items") else { return node.to_json() };
+        let Some(of_entries) = schema.get("items") else { return self.keep(node) };
+        let keeps = self.keeps;
         let mut check = |(index, node): (usize, &Node)| {
             let value = self.check(node, of_entries, &field.entry(index));
             value.unwrap_or_else(|| self.stand_in(of_entries, DEEPEST_STAND_IN))
         };
-        nodes.iter().enumerate().map(&mut check).collect()
+        let values = nodes.iter().enumerate().map(&mut check);
+        match keeps {
+            Keeps::Values => values.collect(),
+            Keeps::Nothing => {
+                values.for_each(drop);
+                Json::Null
+            }
+        }
     }
 
     fn check_mapping(&mut self, node: &Node, entries: &[Entry], schema: &'a Json, field: &FieldPath) -> Json {
@@ -143,7 +175,7 @@ impl<'a> Checker<'a> {
 
     fn check_word(&mut self, node: &Node, words: &[&str], field: &FieldPath) -> Option<Json> {
         let written = match &node.value {
-            Value::Text(text) if words.contains(&text.as_str()) => return Some(node.to_json()),
+            Value::Text(text) if words.contains(&text.as_str()) => return Some(self.keep(node)),
             Value::Text(text) => Some(text),
             _ => None,
         };

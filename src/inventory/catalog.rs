@@ -50,7 +50,7 @@ impl Inventory {
             let inherited = inherited(source, &locations, &types, &mut faults);
             for (index, entry) in source.document.machines.iter().enumerate() {
                 let place = FieldPlace { source, field: FieldPath::of("machines").entry(index) };
-                machines.extend(check_machine(entry, &place, &inherited, &mut faults));
+                machines.extend(check_machine(entry, &place, &inherited, &mut faults).map(Arc::new));
             }
         }
         refuse_shared(sources, &mut faults);
@@ -60,8 +60,7 @@ impl Inventory {
                 "has no machine: it takes at least one, as a file that was emptied by mistake has none either";
             FieldPlace::of(first, "machines").tell(message, &mut faults);
         }
-        let machines: BTreeMap<_, _> =
-            machines.into_iter().map(|machine| (machine.id.clone(), Arc::new(machine))).collect();
+        let machines: BTreeMap<_, _> = machines.into_iter().map(|machine| (machine.id.clone(), machine)).collect();
         let acknowledged = acknowledged(sources, &machines, &mut faults);
         faults.extend(sources.iter().flat_map(|source| source.faults.iter().cloned()));
         let index = Index::of(machines.values());

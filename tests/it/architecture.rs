@@ -75,6 +75,7 @@ const PURE: &[&str] = &[
     "config/peer.rs",
     "config/pool.rs",
     "config/schema.rs",
+    "config/typed.rs",
     "config/selector.rs",
     "inventory/bmc",
     "inventory/brake.rs",
