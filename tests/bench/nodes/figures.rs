@@ -43,6 +43,7 @@ fn figures(measured: &Measured) -> Value {
         "controller_resident_megabytes": rounded(megabytes(*resident_kib)),
         "idle_watched_seconds": seconds(idle.watched),
         "idle_heartbeats": idle.heartbeats,
+        "idle_cpu_per_heartbeat_milliseconds": rounded(1e3 * idle.processor.as_secs_f64() / number(idle.heartbeats)),
         "start_to_lease_held_p50_seconds": seconds(start.lease_held),
         "sigterm_to_lease_held_by_next_p50_seconds": seconds(hand_over.lease_held),
     })
@@ -57,6 +58,7 @@ fn targets(measured: &Measured) -> Vec<Target> {
         ("first_created_to_all_initialized_over_floor_ratio", 1.15, ratio(burst.first_to_all, floor.write)),
         ("most_node_writes_for_one_node", 2.0, number(most)),
         ("events_per_node", 1.0, number(events) / number(*count)),
+        ("nodes_without_event", 0.0, number(count.saturating_sub(events))),
         ("controller_cpu_since_start_seconds", 2.5, burst.processor_since_start.as_secs_f64()),
         ("controller_peak_resident_megabytes", 60.0, megabytes(*peak_resident_kib)),
         ("idle_writes_but_lease_renewals", 0.0, number(idle.writes)),
