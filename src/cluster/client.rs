@@ -2,19 +2,17 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::http::Uri;
 use axum::http::header::{HeaderValue, USER_AGENT};
-use kube::client::ClientBuilder;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use thiserror::Error;
 use tokio::sync::{Semaphore, watch};
-use tower::layer::layer_fn;
 
+use super::connection;
 use super::metrics::Metrics;
-use super::traffic::{Fence, IN_FLIGHT, Lane, Ruled, Rules, Traffic};
+use super::traffic::{Fence, IN_FLIGHT, Lane, Rules, Traffic};
 
 /// Writes on their way that are only told: enough that one slow answer does not hold up the others.
 pub const TOLD_AT_ONCE: usize = 4;
@@ -160,8 +158,7 @@ impl Server {
             metrics: self.metrics.clone(),
             host: config.cluster_url.authority().map(ToString::to_string).unwrap_or_default(),
         };
-        let builder = ClientBuilder::try_from(config).map_err(|e| ClientError::Settings(Box::new(e)))?;
-        Ok(builder.with_layer(&layer_fn(|inner| Ruled::new(inner, rules.clone()))).build())
+        connection::client(config, rules).map_err(|error| ClientError::Settings(Box::new(error)))
     }
 }
 
@@ -181,9 +178,6 @@ async fn configuration(kubeconfig: Option<&Path>) -> Result<Config, ClientError>
         Some(path) => from_file(path).await?,
         None => Config::incluster().map_err(ClientError::NotInCluster)?,
     };
-    // A dead server must be noticed: watches are kept alive by bookmarks and end by themselves
-    // below this (the watcher asks for 290 s), all else answers in seconds.
-    config.connect_timeout = Some(Duration::from_secs(5));
     // Whoever asked knows whether it is still worth asking, and when.
     config.default_retry = false;
     Ok(config)

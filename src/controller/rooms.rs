@@ -286,11 +286,12 @@ impl Rooms {
             }
             Controller::Route => {
                 let client = self.client(controller, options.identities, IN_FLIGHT, election.fence())?;
+                let teller = self.teller(controller, options.identities, election.fence())?;
                 let (Some(routes), Some(reports)) = (stores.routes.clone(), stores.reports.clone()) else {
                     return Ok(());
                 };
                 let context = route::Context {
-                    events: self.events(&client, route::REPORTER, election.identity()),
+                    events: self.events(&teller, route::REPORTER, election.identity()),
                     client,
                     nodes,
                     routes,
@@ -303,13 +304,14 @@ impl Rooms {
             }
             Controller::NodeIpam => {
                 let client = self.client(controller, options.identities, IN_FLIGHT, election.fence())?;
+                let teller = self.teller(controller, options.identities, election.fence())?;
                 let (Some(claims), Some(pools), Some(cidrs)) =
                     (stores.claims.clone(), stores.pool_blocks.clone(), options.node_cidrs.clone())
                 else {
                     return Ok(());
                 };
                 let context = ipam::Context {
-                    events: self.events(&client, ipam::REPORTER, election.identity()),
+                    events: self.events(&teller, ipam::REPORTER, election.identity()),
                     reader: self.server.client("shared-informers")?,
                     client,
                     nodes,

@@ -1,0 +1,60 @@
+//! Connections to the API server, and how a dead one is noticed.
+//!
+//! A server that dies without a word closes nothing: its watches would be silent until they end by
+//! themselves, after five minutes. So an idle connection is probed, and one whose peer does not
+//! acknowledge is given up; both take the kernel half a minute at most.
+
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use kube::client::{Body, ConfigExt};
+use kube::{Client, Config};
+use tower::layer::Layer;
+use tower::util::option_layer;
+use tower::{BoxError, ServiceExt, service_fn};
+
+use super::traffic::{Ruled, Rules};
+
+/// A connection with TLS is there after a few round trips.
+const CONNECTED_WITHIN: Duration = Duration::from_secs(5);
+/// How long nothing comes before the peer is asked whether it is still there.
+const SILENCE: Duration = Duration::from_secs(10);
+const NEXT_PROBE: Duration = Duration::from_secs(5);
+/// How long what was sent, a probe as well, may go without acknowledgement (TCP_USER_TIMEOUT).
+const UNACKNOWLEDGED: Duration = Duration::from_secs(20);
+/// One that nobody needs any more, after a burst, is closed after this.
+const UNUSED: Duration = Duration::from_secs(30);
+
+/// A client with connections of its own, whose requests are under the rules.
+///
+/// # Errors
+/// When the TLS or authentication settings do not work.
+pub fn client(config: Config, rules: Rules) -> Result<Client, kube::Error> {
+    if config.proxy_url.is_some() {
+        // There are none of ours to probe: kube connects to it, or says why it cannot.
+        let builder = kube::client::ClientBuilder::try_from(config)?;
+        return Ok(builder.with_layer(&tower::layer::layer_fn(|inner| Ruled::new(inner, rules.clone()))).build());
+    }
+    let mut tcp = HttpConnector::new();
+    // The scheme is https, which the connector around it sees to.
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_keepalive(Some(SILENCE));
+    tcp.set_keepalive_interval(Some(NEXT_PROBE));
+    tcp.set_tcp_user_timeout(Some(UNACKNOWLEDGED));
+    let tls = config.rustls_https_connector_with_connector(tcp)?;
+    let connected = service_fn(move |uri| {
+        let connect = tls.clone().oneshot(uri);
+        async { tokio::time::timeout(CONNECTED_WITHIN, connect).await? }.boxed()
+    });
+    let requests = hyper_util::client::legacy::Builder::new(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(UNUSED)
+        .build::<_, Body>(connected);
+    let with_headers = config.extra_headers_layer()?.layer(requests.map_err(BoxError::from));
+    let with_authority = option_layer(config.auth_layer()?).layer(with_headers);
+    let requests = config.base_uri_layer().layer(with_authority);
+    Ok(Client::new(Ruled::new(requests, rules), config.default_namespace))
+}
