@@ -21,6 +21,9 @@ const EXCEPTIONS: usize = 32;
 const CARRIERS: usize = 8;
 /// Counts may be this old.
 const ORDINARY: Duration = Duration::from_secs(10);
+/// Counts of what is well may be so old: a node that joins changes them on every other one, and a report
+/// of each would be worth less than what it costs.
+const COUNTS_OF_WHAT_IS_WELL: Duration = Duration::from_secs(600);
 /// Urgent reports follow each other this fast, so that one tells of all the nodes that join together …
 const URGENT: Duration = Duration::from_millis(100);
 /// … for the first few, and then one in this time.
@@ -181,6 +184,8 @@ fn count(items: usize) -> u32 {
 pub struct Pacer {
     published: Option<NodeReportStatus>,
     last_write: Option<Moment>,
+    /// Since when there is something to write.
+    changed: Option<Moment>,
     urgent_credit: u32,
     credit_at: Option<Moment>,
 }
@@ -203,13 +208,17 @@ impl Pacer {
         let Some(last_write) = self.last_write else { return Pace::Now };
         let Some(published) = &self.published else { return at(last_write + URGENT_SUSTAINED, now) };
         if says_the_same(published, current) {
+            self.changed = None;
             return Pace::Rest;
         }
+        let changed = *self.changed.get_or_insert(now);
         let due = if is_urgent(published, current) {
             self.refill(now);
             last_write + if self.urgent_credit > 0 { URGENT } else { URGENT_SUSTAINED }
+        } else if differs_in_counts_only(published, current) {
+            changed + COUNTS_OF_WHAT_IS_WELL + spread
         } else {
-            last_write + ORDINARY + spread
+            changed + ORDINARY + spread
         };
         at(due, now)
     }
@@ -218,6 +227,7 @@ impl Pacer {
     pub fn wrote(&mut self, written: NodeReportStatus, now: Moment) {
         self.urgent_credit = self.urgent_credit.saturating_sub(1);
         self.published = Some(written);
+        self.changed = None;
         self.last_write = Some(now);
     }
 
@@ -251,6 +261,22 @@ fn says_the_same(published: &NodeReportStatus, current: &NodeReportStatus) -> bo
     }
     published.witness.retain(|answer| current.witness.iter().any(|new| new.node == answer.node));
     published == *current
+}
+
+/// Whether nothing is new but how many routes there are, and as many are missing as before.
+fn differs_in_counts_only(published: &NodeReportStatus, current: &NodeReportStatus) -> bool {
+    let missing = |RouteReport { wanted, installed, carried, .. }: &RouteReport| {
+        wanted.saturating_sub(installed.saturating_add(*carried))
+    };
+    let RouteReport { wanted, installed, carried, .. } = current.routes;
+    let carriers = current.routes.carriers.clone();
+    let routers =
+        |report: &RouteReport| report.carriers.iter().map(|carrier| carrier.route.clone()).collect::<Vec<_>>();
+    let has_same_routers = routers(&published.routes) == routers(&current.routes);
+    let counted = RouteReport { wanted, installed, carried, carriers, ..published.routes.clone() };
+    has_same_routers
+        && missing(&published.routes) == missing(&current.routes)
+        && says_the_same(&NodeReportStatus { routes: counted, ..published.clone() }, current)
 }
 
 /// The leader waits for these: they decide the condition NetworkUnavailable, and where a node is that
@@ -366,8 +392,8 @@ mod tests {
         assert_eq!(pacer.pace(&first, spread, at(100.0)), Pace::Now);
         pacer.wrote(first.clone(), at(100.0));
         assert_eq!(pacer.pace(&first, spread, at(101.0)), Pace::Rest);
-        assert_eq!(pacer.pace(&counts, spread, at(101.0)), Pace::At(at(112.0)));
-        assert_eq!(pacer.pace(&counts, spread, at(112.0)), Pace::Now);
+        assert_eq!(pacer.pace(&counts, spread, at(101.0)), Pace::At(at(113.0)));
+        assert_eq!(pacer.pace(&counts, spread, at(113.0)), Pace::Now);
         // A burst, a tenth of a second apart.
         for n in 0..10 {
             let moment = at(101.0 + 0.125 * n as f64);
@@ -396,6 +422,25 @@ mod tests {
             let (soon, later) = if is_lost { (Pace::At(at(11.0)), Pace::Now) } else { (Pace::Rest, Pace::Rest) };
             assert_eq!(pacer.pace(&written, Duration::ZERO, at(10.5)), soon, "{name}");
             assert_eq!(pacer.pace(&written, Duration::ZERO, at(11.0)), later, "{name}");
+        }
+    }
+
+    #[test]
+    fn more_routes_that_are_all_well_are_no_hurry() {
+        let at = |seconds| Moment::since_boot(Duration::from_secs(seconds));
+        let of = |wanted, installed| NodeReportStatus {
+            routes: RouteReport { wanted, installed, ..RouteReport::default() },
+            ..NodeReportStatus::default()
+        };
+        for (name, from, to, want) in [
+            ("one more", of(4, 4), of(6, 6), 701),
+            ("as many are missing", of(4, 3), of(6, 5), 701),
+            ("some are missing", of(4, 4), of(6, 5), 111),
+            ("none is missing any more", of(6, 5), of(6, 6), 111),
+        ] {
+            let mut pacer = Pacer::default();
+            pacer.wrote(from, at(100));
+            assert_eq!(pacer.pace(&to, Duration::ZERO, at(101)), Pace::At(at(want)), "{name}");
         }
     }
 

@@ -90,8 +90,10 @@ pub type About = (NodeName, &'static str);
 #[derive(Debug, Clone, Default)]
 struct Memory {
     case: Case,
-    /// Since when there is something to be done for it, by `metadata.uid`.
-    since: Option<(String, Moment)>,
+    /// `metadata.uid` of the Node that this is about.
+    uid: String,
+    /// Since when it can be reached, and whether there are routes to it that we see to.
+    since: Option<(bool, Moment)>,
     /// When its condition was last to be written.
     worded: Option<Moment>,
     deadline: Option<Moment>,
@@ -256,8 +258,8 @@ impl Planner {
         if let Some(deadline) = before.0 {
             self.deadlines.remove(&(deadline, name.clone()));
         }
-        if memory.since.as_ref().is_none_or(|(uid, _)| *uid != node.uid) {
-            memory = Memory { since: Some((node.uid.clone(), now)), ..Memory::default() };
+        if memory.uid != node.uid {
+            memory = Memory { uid: node.uid.clone(), ..Memory::default() };
         }
         self.forget(name);
         self.decide(node, &mut memory, now, plan);
@@ -288,8 +290,10 @@ impl Planner {
             self.note(name, Note::PodCidrOutsideCluster { cidr: *cidr });
         }
         let Some(mut spec) = spec::spec(node, &self.responsibility, known_spec) else { return };
-        let joined = memory.since.as_ref().map_or(now, |(_, since)| *since);
-        if self.has_routes(node) {
+        let has_routes = self.has_routes(node);
+        memory.since.take_if(|(had_routes, _)| *had_routes != has_routes);
+        let (_, joined) = *memory.since.get_or_insert((has_routes, now));
+        if has_routes {
             let decision = self.case(node, &spec, &mut memory.case, now);
             spec.witnesses = decision.witnesses.iter().map(ToString::to_string).collect();
             memory.deadline = decision.deadline;
@@ -333,7 +337,7 @@ impl Planner {
     /// What the condition has to say. Only those who know can turn it to True: silence does not.
     fn condition(&mut self, node: &NodeView, verdict: Verdict, memory: &mut Memory, now: Moment, plan: &mut Plan) {
         let is_available = node.network_unavailable.as_ref().is_some_and(|known| known.status == Truth::False);
-        let due = memory.since.as_ref().map_or(now, |(_, since)| *since) + GRACE;
+        let due = memory.since.map_or(now, |(_, since)| since) + GRACE;
         let (state, lack) = match verdict {
             Verdict::Routed => (State::Routed, None),
             Verdict::NotRouted(lack) => (State::NotRouted, Some(lack)),

@@ -56,6 +56,22 @@ fn a_join_costs_six_writes_and_what_the_agent_says_of_its_start() {
 }
 
 #[test]
+fn a_node_has_its_time_to_join_from_when_it_can_be_reached() {
+    let mut world = World::settled(7);
+    world.put(NodeView { addresses: Vec::new(), ..node(8) });
+    world.pass(60);
+    world.put(NodeView { pod_cidrs: Vec::new(), ..node(8) });
+    world.pass(60);
+    assert_eq!(world.network(8), None);
+    world.hung.insert(name(8));
+    world.put(node(8));
+    world.pass(4);
+    assert_eq!(world.network(8), None);
+    world.pass(2);
+    assert!(!world.is_available(8) && world.network(8).is_some());
+}
+
+#[test]
 fn a_node_that_joins_five_thousand_has_a_handful_of_them_looked_at() {
     let mut world = World::settled(0);
     for number in 1..=5000 {
