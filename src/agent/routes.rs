@@ -207,8 +207,10 @@ impl Planner {
                     Some((RouteExceptionReason::NotOnLink, message))
                 }
                 (None, Way::Neighbour(_)) => {
+                    // Of several the first is told: the kernel tells the others that they have no route.
+                    let is_first = routes.is_empty();
                     routes.extend(claim.route(destination));
-                    self.told_rival(destination, claim)
+                    self.told_rival(destination, claim).filter(|_| is_first)
                 }
             };
             exceptions.extend(

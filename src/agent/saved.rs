@@ -21,8 +21,13 @@ use crate::model::{Moment, NodeName};
 
 /// What this version writes; another is not read.
 const VERSION: u32 = 1;
-/// After a change it is written no sooner than this after the last time.
-const EVERY: Duration = Duration::from_secs(10);
+/// After a change it is written no sooner than this after the last time: the longer the more there is to write.
+fn pause(state: &Snapshot) -> Duration {
+    let objects = state.node_routes.len() + state.services.len() + state.endpoints.len();
+    Duration::from_millis(500 + u64::try_from(objects).unwrap_or(u64::MAX)).min(LONGEST_PAUSE)
+}
+
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// The first time it waits for what comes with the first lists.
 const FIRST: Duration = Duration::from_secs(1);
 
@@ -106,7 +111,7 @@ impl Keeping {
         if now < self.due {
             return Some(self.due);
         }
-        self.due = now + EVERY;
+        self.due = now + pause(&state);
         // One that finds the last one still being written waits for its turn.
         self.states.try_send(state).err().map(|_| self.due)
     }

@@ -216,7 +216,10 @@ impl<V: PartialEq + Send + Sync + 'static> Writer<V> {
         while let Some(event) = events.next().await {
             match event {
                 Ok(event) => {
-                    self.is_back(&kind);
+                    // The beginning of a list is said before the server was even asked.
+                    if !matches!(event, watcher::Event::Init) {
+                        self.is_back(&kind);
+                    }
                     self.take(event, view);
                 }
                 Err(error) => self.went_away(&kind, &error),

@@ -207,7 +207,9 @@ impl Monitor {
             }
         });
         wait_for("the monitor listens", SOON, async || {
-            namespace.exec(["ip", "route", "replace", "192.0.2.0/24", "via", "10.90.0.1"]).await?;
+            // What is there already is not said again.
+            let _ = namespace.exec(["ip", "route", "del", "192.0.2.0/24"]).await;
+            namespace.exec(["ip", "route", "add", "192.0.2.0/24", "via", "10.90.0.1"]).await?;
             lines.try_recv().context("it says nothing yet")
         })
         .await?;
