@@ -3,6 +3,7 @@
 CARGO ?= cargo
 
 .PHONY: help demo test test-quick lint generate bench bench-first-service bench-nodes bench-pod-cidrs bench-election bench-routes lab lab-packages lab-routers lab-control-plane lab-older-control-plane lab-migration-partner lab-reference lab-full-nodes
+.PHONY: help demo test test-quick lint generate bench bench-first-service bench-nodes bench-pod-cidrs bench-election bench-services lab lab-packages lab-routers lab-control-plane lab-older-control-plane lab-migration-partner lab-metallb lab-reference lab-full-nodes
 
 help:
 	@echo "make demo                 a cluster in network namespaces, and a client that gets its answer (KEEP=1 keeps it)"
@@ -16,6 +17,7 @@ help:
 	@echo "make bench-nodes          how fast many Nodes are initialized (CAIRN_BENCH_NODES, 1000), and what that costs"
 	@echo "make bench-pod-cidrs      how fast many Nodes get their pod CIDRs (CAIRN_BENCH_NODES, 1000), and what that costs"
 	@echo "make bench-election       how late the Lease is renewed while many clients list many Nodes, and who follows"
+	@echo "make bench-services       how fast many Services are served (CAIRN_BENCH_SERVICES, 1000), MetalLB in the same run"
 
 demo: lab-packages lab-control-plane
 	@$(CARGO) test --test demo --no-run
@@ -41,6 +43,7 @@ generate:
 	CAIRN_GENERATE=1 $(CARGO) test --test it -- manifests examples
 
 bench: bench-first-service bench-nodes bench-pod-cidrs bench-election bench-routes
+bench: bench-first-service bench-nodes bench-pod-cidrs bench-election bench-services
 
 bench-first-service: lab-packages lab-control-plane
 	$(CARGO) bench --bench first_service
@@ -58,6 +61,10 @@ bench-routes: lab-packages lab-control-plane
 	$(CARGO) bench --bench routes
 
 lab: lab-packages lab-routers lab-control-plane lab-older-control-plane lab-migration-partner lab-full-nodes
+bench-services: lab-packages lab-control-plane lab-metallb
+	$(CARGO) bench --bench services
+
+lab: lab-packages lab-routers lab-control-plane lab-older-control-plane lab-migration-partner lab-metallb lab-full-nodes
 
 lab-packages:
 	@tests/lab/install-packages
@@ -79,6 +86,9 @@ lab-migration-partner:
 # Kubernetes' own framework, for benchmarks to be read beside Cairn's.
 lab-reference:
 	@tests/lab/build-program reference-ccm
+
+lab-metallb:
+	@tests/lab/build-metallb
 
 # Only root can run them: their containers need cgroups.
 lab-full-nodes:

@@ -1,23 +1,18 @@
-#![expect(clippy::disallowed_methods, reason = "shell: clients that write side by side, and heartbeats by the clock")]
+#![expect(clippy::disallowed_methods, reason = "shell: heartbeats by the clock")]
 //! A cluster of many Nodes, and nothing else in it: for benchmarks of the controller.
 
+#[path = "../crowd.rs"]
+mod crowd;
 pub(crate) mod events;
 pub(crate) mod leaders;
 pub(crate) mod targets;
 
-use std::{
-    net::Ipv4Addr,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{net::Ipv4Addr, time::Duration};
 
 use anyhow::{Context, Result, ensure};
+pub(crate) use crowd::each;
 use k8s_openapi::api::core::v1::{Node, Taint};
 use kube::Client;
-use tokio::task::JoinSet;
 
 use super::harness::{Lab, Stopwatch, control_plane::ApiRequest, kubelet, namespace::Program, wait::wait_every};
 
@@ -96,35 +91,6 @@ pub(crate) async fn register_all(client: &Client, stem: &'static str, count: usi
         async move { kubelet::register(&client, &format!("{stem}-{number:05}")).await }
     })
     .await
-}
-
-/// Does the work of each number up to `count`; `workers` of them at a time.
-pub(crate) async fn each<F>(
-    workers: usize,
-    count: usize,
-    work: impl Fn(usize) -> F + Clone + Send + 'static,
-) -> Result<()>
-where
-    F: Future<Output = Result<()>> + Send,
-{
-    let next = Arc::new(AtomicUsize::new(1));
-    let mut tasks = JoinSet::new();
-    for _ in 0..workers {
-        let (next, work) = (Arc::clone(&next), work.clone());
-        tasks.spawn(async move {
-            loop {
-                let number = next.fetch_add(1, Ordering::Relaxed);
-                if number > count {
-                    return anyhow::Ok(());
-                }
-                work(number).await?;
-            }
-        });
-    }
-    while let Some(ended) = tasks.join_next().await {
-        ended??;
-    }
-    Ok(())
 }
 
 /// The time from `began` until `step` has ended.

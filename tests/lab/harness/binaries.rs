@@ -17,6 +17,7 @@ const BUILD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/lab/build-contro
 /// to `make lab`, and the last of these to `make bench-nodes`.
 const BUILD_PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/lab/build-program");
 const PROGRAMS_OF_FEW: [&str; 2] = ["migration-partner", "reference-ccm"];
+const BUILD_METALLB: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/lab/build-metallb");
 /// Programs of the distribution, each with the Debian package that has it.
 const PROGRAMS: [(&str, &str); 7] = [
     ("bird", "bird2"),
@@ -39,6 +40,7 @@ pub(crate) fn provide(command: &mut Command) -> Result<()> {
     for program in PROGRAMS_OF_FEW {
         list += &output_of(BUILD_PROGRAM, &["--find", program])?;
     }
+    list += &output_of(BUILD_METALLB, &["--find"])?;
     for other in Kubernetes::OLDER.iter().map(|older| older.minor()).chain(["full-nodes"]) {
         list += &output_of(BUILD, &["--find", other])?;
     }

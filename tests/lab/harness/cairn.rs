@@ -43,8 +43,8 @@ impl Cairn {
         let reports: Api<NodeReport> = Api::all(control_plane.admin().clone());
         reports.create(&trial, &NodeReport::new("trial", NodeReportSpec {})).await.context("a trial NodeReport")?;
         Ok(Self {
-            controller_kubeconfig: kubeconfig_for(control_plane, CONTROLLER).await?,
-            agent_kubeconfig: kubeconfig_for(control_plane, AGENT).await?,
+            controller_kubeconfig: token_kubeconfig(control_plane, SERVICE_ACCOUNTS, CONTROLLER).await?,
+            agent_kubeconfig: token_kubeconfig(control_plane, SERVICE_ACCOUNTS, AGENT).await?,
             configuration: copy_example()?,
         })
     }
@@ -140,14 +140,14 @@ fn cairn(namespace: &Namespace, verb: &str, kubeconfig: &Path) -> Command {
     command
 }
 
-/// A kubeconfig with a token of a ServiceAccount in `kube-system`.
-pub(super) async fn kubeconfig_for(control_plane: &ControlPlane, account: &str) -> Result<PathBuf> {
-    let accounts: Api<ServiceAccount> = Api::namespaced(control_plane.admin().clone(), SERVICE_ACCOUNTS);
+/// A kubeconfig with a token of a ServiceAccount.
+pub(super) async fn token_kubeconfig(control_plane: &ControlPlane, namespace: &str, account: &str) -> Result<PathBuf> {
+    let accounts: Api<ServiceAccount> = Api::namespaced(control_plane.admin().clone(), namespace);
     let request: TokenRequest = serde_json::from_value(
         json!({ "metadata": {}, "spec": { "audiences": [], "expirationSeconds": TOKEN_SECONDS } }),
     )?;
     let answer = accounts.create_token_request(account, &PostParams::default(), &request).await;
-    let answer = answer.with_context(|| format!("a token for ServiceAccount {SERVICE_ACCOUNTS}/{account}"))?;
+    let answer = answer.with_context(|| format!("a token for ServiceAccount {namespace}/{account}"))?;
     let token = answer.status.context("the API server answers a TokenRequest with a status")?.token;
     let token = token.context("a TokenRequest's status has a token")?;
     control_plane.authority().kubeconfig_with_token(account, &token)

@@ -24,7 +24,7 @@ use super::{
 };
 
 const READY_WITHIN: Duration = Duration::from_secs(60);
-/// What ServiceAccounts of Cairn ask for, and who writes the Lease of leader migration; nothing else is logged.
+/// What ServiceAccounts of Cairn and MetalLB ask for, and who writes the Lease of leader migration; nothing else is logged.
 const AUDIT_POLICY: &str = r#"apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -37,6 +37,7 @@ rules:
   - system:serviceaccount:kube-system:service-controller
   - system:serviceaccount:kube-system:route-controller
   - system:serviceaccount:kube-system:reference-ccm
+  - system:serviceaccount:metallb-system:controller
 - level: Metadata
   users: ["system:kube-controller-manager"]
   resources: [{group: coordination.k8s.io, resources: [leases], resourceNames: [cloud-provider-extraction-migration]}]
@@ -67,6 +68,8 @@ pub(crate) struct ApiRequest {
     pub(crate) group: String,
     /// `nodes`, `nodes/status`; empty for paths that are no resources.
     pub(crate) resource: String,
+    /// Empty for what has none.
+    pub(crate) namespace: String,
     pub(crate) name: String,
     pub(crate) code: u64,
 }
@@ -324,6 +327,7 @@ fn parse_audit_line(line: &str) -> Result<ApiRequest> {
         verb: text("/verb"),
         group: text("/objectRef/apiGroup"),
         resource: resource.join("/").trim_end_matches('/').to_owned(),
+        namespace: text("/objectRef/namespace"),
         name: text("/objectRef/name"),
         code: event.pointer("/responseStatus/code").and_then(serde_json::Value::as_u64).unwrap_or_default(),
     })

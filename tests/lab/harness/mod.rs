@@ -20,6 +20,7 @@ pub(crate) mod holding_proxy;
 pub(crate) mod kubelet;
 pub(crate) mod kubernetes;
 pub(crate) mod lab;
+pub(crate) mod metallb;
 pub(crate) mod namespace;
 pub(crate) mod node;
 pub(crate) mod pki;
