@@ -13,8 +13,8 @@ use serde_json::json;
 use super::{
     burst::all_served,
     crowd::each,
-    objects::{self, NAMESPACE, WORKERS},
     harness::{Lab, Stopwatch},
+    objects::{self, NAMESPACE, WORKERS},
 };
 
 /// A class that nobody serves.

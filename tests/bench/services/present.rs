@@ -12,8 +12,8 @@ use serde_json::json;
 
 use super::{
     crowd::each,
-    objects::{self, NAMESPACE, is_served, services},
     harness::{Lab, Stopwatch, kubelet, namespace::Program},
+    objects::{self, NAMESPACE, is_served, services},
     product::Product,
     watches::{holder, until, watch_lease},
 };

@@ -28,7 +28,11 @@ impl Product {
     pub(crate) async fn apply_pool(&self, lab: &Lab) -> Result<()> {
         match self {
             Self::Cairn => {
-                let spec = AddressPoolSpec { addresses: vec![ADDRESSES.to_owned()], auto_assign: true };
+                let spec = AddressPoolSpec {
+                    addresses: vec![ADDRESSES.to_owned()],
+                    auto_assign: true,
+                    ..AddressPoolSpec::default()
+                };
                 let pools: Api<AddressPool> = Api::all(lab.kube().clone());
                 pools.create(&PostParams::default(), &AddressPool::new("bench", spec)).await?;
                 Ok(())
