@@ -4,6 +4,8 @@
 //! - At most 50 writes are on their way at a time, and of each client no more than it may have.
 //! - What is only told ([`Lane::Later`]) waits while there is something to do ([`Lane::First`]), but not
 //!   for ever.
+//! - A leader's write is over before another process can lead: it is asked last before it is sent how
+//!   long that is ([`Fence`]), given up then, and the server is told not to take longer either.
 //! - A write that was sent is waited for to its answer, also when nobody waits any more: so
 //!   [`Traffic::settled`] can say when nothing is on its way, and only then a Lease is given back.
 //! - A server that says 429 is left alone for as long as it says.
@@ -14,11 +16,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::http::header::{AUTHORIZATION, HeaderValue, RETRY_AFTER};
-use axum::http::{HeaderMap, Method, Request, Response, StatusCode};
+use axum::http::uri::PathAndQuery;
+use axum::http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use futures_util::future::BoxFuture;
 use kube::client::Body;
 use thiserror::Error;
-use tokio::sync::{AcquireError, Semaphore, watch};
+use tokio::sync::{AcquireError, Semaphore, oneshot, watch};
 use tower::{BoxError, Service};
 
 use super::clock;
@@ -28,7 +31,8 @@ use crate::model::Moment;
 
 /// Writes of the whole process on their way at the same time.
 pub const IN_FLIGHT: usize = 50;
-/// The API server answers a write in milliseconds; one that takes this long is not coming.
+/// The API server answers a write in milliseconds; one that takes this long is not coming. It is
+/// told so, and gives up as well.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
 /// By then the API server itself has given up (its `--request-timeout`).
 const OVER_AFTER: Duration = Duration::from_secs(61);
@@ -135,19 +139,19 @@ impl Drop for Passing {
     }
 }
 
-/// Whether a write may begin now: asked last before it is sent.
+/// How long a write may take that begins now, if it may begin: asked last before it is sent.
 #[derive(Clone)]
-pub struct Fence(Arc<dyn Fn() -> bool + Send + Sync>);
+pub struct Fence(Arc<dyn Fn() -> Option<Duration> + Send + Sync>);
 
 impl Fence {
-    /// A fence that is open while `permits` says so.
-    pub fn new(permits: impl Fn() -> bool + Send + Sync + 'static) -> Self {
-        Self(Arc::new(permits))
+    /// A fence that is open for as long as `time_left` says.
+    pub fn new(time_left: impl Fn() -> Option<Duration> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(time_left))
     }
 
     /// A fence that is always open.
     pub fn open() -> Self {
-        Self::new(|| true)
+        Self::new(|| Some(Duration::MAX))
     }
 }
 
@@ -217,10 +221,14 @@ where
             return Box::pin(async { Err(NoToken.into()) });
         }
         let method = request.method().clone();
+        let is_read = method == Method::GET || method == Method::HEAD;
+        if !is_read {
+            limit(request.uri_mut());
+        }
         // Nothing is sent before the future is polled.
         let answer = self.inner.call(request);
         Box::pin(async move {
-            if method == Method::GET || method == Method::HEAD {
+            if is_read {
                 if let Some(traffic) = &rules.traffic {
                     traffic.turn().await;
                 }
@@ -251,19 +259,39 @@ async fn write<B: Send + 'static>(
         }
         None => None,
     };
-    if !(rules.fence.0)() {
-        return Err(Fenced.into());
-    }
     // Not aborted with whoever asked: a request that was sent may take effect until it is answered.
-    let sent = tokio::spawn(async move {
-        let answer = tokio::time::timeout(OVER_AFTER, observed(&rules, &method, answer)).await;
+    let (answered, answer) = (oneshot::channel(), Box::pin(answer));
+    let (sender, receiver) = answered;
+    tokio::spawn(async move {
+        let begun = clock::now();
+        let Some(left) = (rules.fence.0)() else {
+            let _ = sender.send(Err(Fenced.into()));
+            return;
+        };
+        let limit = left.min(OVER_AFTER);
+        let answer = tokio::time::timeout(limit, observed(&rules, &method, answer)).await;
+        let is_over = answer.is_ok();
+        let _ = sender.send(answer.unwrap_or_else(|_| Err(Unanswered.into())));
+        if !is_over {
+            // Its connection was closed, but the server may have it.
+            clock::until(Some(begun + OVER_AFTER)).await;
+        }
         drop((own, shared));
-        answer.unwrap_or_else(|_| Err(Unanswered.into()))
     });
-    match tokio::time::timeout(ANSWERED_WITHIN, sent).await {
+    match tokio::time::timeout(ANSWERED_WITHIN, receiver).await {
         Ok(answered) => answered?,
         Err(_) => Err(Unanswered.into()),
     }
+}
+
+/// Tells the server to give up when this client does (`?timeout=`, honoured for all but watches).
+fn limit(uri: &mut Uri) {
+    let path = uri.path_and_query().map_or("/", PathAndQuery::as_str);
+    let mark = if path.contains('?') { '&' } else { '?' };
+    let limited = format!("{path}{mark}timeout={}s", ANSWERED_WITHIN.as_secs());
+    let mut parts = std::mem::take(uri).into_parts();
+    parts.path_and_query = limited.parse().ok();
+    *uri = Uri::from_parts(parts).expect("a URI with another query is a URI");
 }
 
 async fn observed<B>(
@@ -401,7 +429,7 @@ mod tests {
     async fn a_write_that_waited_too_long_for_its_turn_is_not_sent() {
         let traffic = Arc::new(Traffic::new(None));
         let server = service_fn(|_| async { Ok::<_, BoxError>(Response::new(())) });
-        let fence = Fence::new(|| false);
+        let fence = Fence::new(|| None);
         let rules = || Rules { fence: fence.clone(), ..rules(&traffic, 50) };
         let answer = Ruled::new(server, rules()).oneshot(request(Method::PATCH)).await;
         assert!(answer.expect_err("it does not lead").is::<Fenced>());
@@ -414,6 +442,52 @@ mod tests {
         let server = service_fn(|_| std::future::pending::<Result<Response<()>, BoxError>>());
         let answer = Ruled::new(server, rules(&traffic, 50)).oneshot(request(Method::POST)).await;
         assert!(answer.expect_err("no answer").is::<Unanswered>());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_is_given_up_before_another_process_can_lead() {
+        let traffic = Arc::new(Traffic::new(None));
+        let connections = Arc::new(());
+        let alive = Arc::downgrade(&connections);
+        let server = service_fn(move |_| {
+            let alive = alive.upgrade();
+            async move {
+                std::future::pending::<()>().await;
+                drop(alive);
+                Ok::<_, BoxError>(Response::new(()))
+            }
+        });
+        let fence = Fence::new(|| Some(Duration::from_secs(3)));
+        let begun = tokio::time::Instant::now();
+        let answer = Ruled::new(server, Rules { fence, ..rules(&traffic, 50) }).oneshot(request(Method::PATCH)).await;
+        assert!(answer.expect_err("no answer").is::<Unanswered>());
+        assert_eq!(begun.elapsed(), Duration::from_secs(3));
+        assert_eq!(Arc::strong_count(&connections), 1, "its connection is closed");
+        assert!(
+            tokio::time::timeout(Duration::from_secs(50), traffic.settled()).await.is_err(),
+            "the server may have it"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_server_is_told_when_a_write_is_given_up_and_of_reads_nothing() {
+        for (method, path, want) in [
+            (
+                Method::PATCH,
+                "/api/v1/nodes/n1/status?fieldManager=x",
+                "/api/v1/nodes/n1/status?fieldManager=x&timeout=5s",
+            ),
+            (Method::DELETE, "/api/v1/nodes/n1", "/api/v1/nodes/n1?timeout=5s"),
+            (Method::GET, "/api/v1/nodes?watch=true", "/api/v1/nodes?watch=true"),
+        ] {
+            let server = service_fn(|request: Request<Body>| async move {
+                Ok::<_, BoxError>(Response::new(request.uri().to_string()))
+            });
+            let request = Request::builder().method(method).uri(path).body(Body::empty()).expect("a request");
+            let traffic = Arc::new(Traffic::new(None));
+            let answer = Ruled::new(server, rules(&traffic, 50)).oneshot(request).await.expect("an answer");
+            assert_eq!(answer.into_body(), want);
+        }
     }
 
     #[tokio::test]

@@ -69,10 +69,10 @@ impl Election {
         self.leadership.clone()
     }
 
-    /// Whether a write may begin: while this process leads.
+    /// How long a write may take that begins now: as long as nobody else can lead.
     pub fn fence(&self) -> Fence {
         let leadership = self.leadership();
-        Fence::new(move || leadership.borrow().permits(clock::now()))
+        Fence::new(move || leadership.borrow().time_left(clock::now()))
     }
 
     /// Who it is, in the Lease and in Events.

@@ -25,6 +25,8 @@ pub struct LeaseRecord {
     pub holder: Option<String>,
     /// `spec.leaseDurationSeconds`: the holder's own word on when it counts as gone.
     pub lease_duration: Duration,
+    /// `spec.leaseTransitions`: how many holders there were before.
+    pub transitions: u64,
 }
 
 /// What happened.
@@ -98,6 +100,8 @@ enum State {
         version: Option<String>,
         /// When the last accepted write was begun: others count from no earlier time.
         renewed: Moment,
+        /// What the Lease counted when it became this process's.
+        term: u64,
         next: Next,
     },
     Ended,
@@ -145,8 +149,8 @@ impl Election {
     pub fn leadership(&self) -> Leadership {
         match &self.state {
             State::Candidate { .. } => Leadership::Candidate,
-            State::Leader { renewed, .. } => {
-                Leadership::Leader { renewed: *renewed, until: self.timing.permitted_until(*renewed) }
+            State::Leader { renewed, term, .. } => {
+                Leadership::Leader { renewed: *renewed, until: self.timing.permitted_until(*renewed), term: *term }
             }
             State::Ended => Leadership::Over,
         }
@@ -278,10 +282,10 @@ impl Election {
     }
 
     fn written(&mut self, record: LeaseRecord, now: Moment) -> Vec<Output> {
-        let (asked, was_leader) = match &mut self.state {
+        let (asked, known_term) = match &mut self.state {
             State::Ended => return Vec::new(),
-            State::Candidate { next: Next::Answer(begun), .. } => (*begun, false),
-            State::Leader { next: Next::Answer(begun), .. } => (*begun, true),
+            State::Candidate { next: Next::Answer(begun), .. } => (*begun, None),
+            State::Leader { next: Next::Answer(begun), term, .. } => (*begun, Some(*term)),
             // An answer that nobody waits for says nothing about when it was asked for.
             State::Candidate { next: Next::At(_), .. } | State::Leader { next: Next::At(_), .. } => return Vec::new(),
         };
@@ -291,8 +295,9 @@ impl Election {
             return Vec::new();
         }
         let next = Next::At(now + self.timing.retry_period);
-        self.state = State::Leader { version: Some(record.version), renewed: asked, next };
-        if was_leader { Vec::new() } else { vec![Output::Lead] }
+        let term = known_term.unwrap_or(record.transitions);
+        self.state = State::Leader { version: Some(record.version), renewed: asked, term, next };
+        if known_term.is_some() { Vec::new() } else { vec![Output::Lead] }
     }
 
     fn failed(&mut self, now: Moment, pause: Duration) -> Vec<Output> {
@@ -343,7 +348,7 @@ mod tests {
 
     fn record(version: &str, holder: Option<&str>) -> LeaseRecord {
         let lease_duration = Duration::from_secs(if holder.is_some() { 15 } else { 1 });
-        LeaseRecord { version: version.to_owned(), holder: holder.map(str::to_owned), lease_duration }
+        LeaseRecord { version: version.to_owned(), holder: holder.map(str::to_owned), lease_duration, transitions: 4 }
     }
 
     fn candidate() -> Election {
@@ -585,9 +590,10 @@ mod tests {
         election.step(Input::Tick, at(0.0));
         election.step(Input::Read(None), at(1.0));
         election.step(Input::Written(record("1", Some(ME))), at(3.0));
-        let first = Leadership::Leader { renewed: at(1.0), until: at(10.5) };
+        let first = Leadership::Leader { renewed: at(1.0), until: at(9.0), term: 4 };
         assert_eq!(election.leadership(), first);
-        assert!(first.permits(at(10.4)) && !first.permits(at(10.5)));
+        assert_eq!(first.time_left(at(3.0)), Some(Duration::from_secs(6)));
+        assert!(first.permits(at(8.9)) && !first.permits(at(9.0)));
         election.step(Input::Tick, at(5.0));
         election.step(Input::Failed, at(9.0));
         assert_eq!(election.leadership(), first, "a failed renewal gives no time");

@@ -37,6 +37,7 @@ pub fn record(lease: &DynamicObject) -> LeaseRecord {
         version: lease.resource_version().unwrap_or_default(),
         holder: spec["holderIdentity"].as_str().filter(|holder| !holder.is_empty()).map(ToOwned::to_owned),
         lease_duration: Duration::from_secs(spec["leaseDurationSeconds"].as_u64().unwrap_or_default()),
+        transitions: spec["leaseTransitions"].as_u64().unwrap_or_default(),
     }
 }
 
@@ -190,6 +191,7 @@ mod tests {
             version: "7".to_owned(),
             holder: Some("n2_2".to_owned()),
             lease_duration: Duration::from_secs(30),
+            transitions: 4,
         };
         assert_eq!(record(&of_other()), want);
     }

@@ -25,6 +25,8 @@ impl Server {
             version: version.to_string(),
             holder: Some(holder.clone()).filter(|holder| !holder.is_empty()),
             lease_duration: *lease_duration,
+            // The election acts the same whatever it is.
+            transitions: 0,
         })
     }
 

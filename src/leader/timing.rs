@@ -9,6 +9,9 @@ use crate::model::Moment;
 /// A candidate waits up to this much of the retry period longer (`leaderelection.JitterFactor`).
 pub const JITTER_FACTOR: f64 = 1.2;
 
+/// How long before a leader gives up its last write has to be over.
+const MARGIN: Duration = Duration::from_secs(2);
+
 /// The times of an election.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
@@ -67,12 +70,12 @@ impl Timing {
         .collect()
     }
 
-    /// Until when a leader may begin a write that renewed at this moment and has not since.
+    /// By when a write has to be over of a leader that renewed at this moment and has not since.
     ///
-    /// A little before it gives up, so that who looks at the clock and is held up right after it
-    /// still begins before that.
+    /// [`MARGIN`] before it gives up, and no more than a fifth: a request that nobody waits for any
+    /// more may still be on its way to the server, and others take over no earlier than that.
     pub fn permitted_until(&self, renewed: Moment) -> Moment {
-        renewed + self.renew_deadline.saturating_sub(self.renew_deadline / 20)
+        renewed + self.renew_deadline.saturating_sub(MARGIN.min(self.renew_deadline / 5))
     }
 
     /// How long a request about the Lease may take: half the renew deadline, as upstream, so that a
@@ -132,7 +135,9 @@ mod tests {
     fn a_permit_ends_before_the_leader_does_and_long_before_others_take_over() {
         let renewed = Moment::since_boot(Duration::from_secs(100));
         let until = Timing::default().permitted_until(renewed);
-        assert_eq!(until.since(renewed), Duration::from_millis(9500));
+        assert_eq!(until.since(renewed), Duration::from_secs(8));
+        let quick = timing(5.0, 3.0, 1.0).permitted_until(renewed);
+        assert_eq!(quick.since(renewed), Duration::from_millis(2400));
     }
 
     #[test]
