@@ -10,7 +10,7 @@ use crate::api::{EntryFlag, NodeRoute, NodeRouteSpec};
 use crate::config::Peer;
 use crate::model::LocalAddress;
 use crate::model::views::{EndpointCounts, EndpointView, Ingress, IpFamilyPolicy, IpMode, ServiceView, TrafficPolicy};
-use crate::model::{Family, PortProtocol, Prefix, ServiceKey};
+use crate::model::{Family, PortProtocol, Prefix, Scope, ServiceKey};
 
 /// Builds the snapshot of node `n1`.
 pub(super) struct Builder(Snapshot);
@@ -28,6 +28,9 @@ pub(super) fn snapshot() -> Builder {
         pools: Vec::new(),
         services: Arc::default(),
         endpoints: Arc::default(),
+        scope: Scope::Default,
+        services: BTreeMap::new(),
+        endpoints: BTreeMap::new(),
     })
 }
 
@@ -66,6 +69,18 @@ impl Builder {
             nodes: [(node.parse().expect("a node name"), counts)].into(),
         };
         Arc::make_mut(&mut self.0.endpoints).insert(name, Arc::new(view));
+        self
+    }
+
+    /// Ready endpoints of another Service of the namespace `default` on one node.
+    pub(super) fn ready_endpoints(mut self, service: &str, node: &str, ready: u32) -> Self {
+        let counts = EndpointCounts { ready, serving_terminating: 0 };
+        let view = EndpointView {
+            service: ServiceKey::new("default", service),
+            family: Some(Family::V4),
+            nodes: [(node.parse().expect("a node name"), counts)].into(),
+        };
+        self.0.endpoints.insert(format!("default/{service}-{node}"), Arc::new(view));
         self
     }
 

@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::agent::snapshot::Snapshot;
-use crate::api::{EntryFlag, LOAD_BALANCER_CLASS, NoEntry};
+use crate::api::{EntryFlag, NoEntry};
 use crate::model::views::{EndpointCounts, IpMode, ServiceView, TrafficPolicy};
-use crate::model::{Guarded, Moment, NodeName, ServedPort, ServiceKey};
+use crate::model::{Guarded, Moment, NodeName, ServedPort, ServiceKey, claim};
 
 /// How long a Service of policy Cluster is announced without endpoints: a single replica that is
 /// replaced is away for less, and kube-proxy refuses meanwhile.
@@ -42,11 +42,19 @@ pub fn plan(snapshot: &Snapshot, memory: &mut Memory, now: Moment) -> EntryPlan 
         snapshot.node_routes.values().flat_map(|route| route.addresses.iter().copied()).collect();
     let mut plan = EntryPlan::default();
     let mut next = Memory::default();
-    for service in snapshot.services.values().filter(|service| is_ours(service)) {
+    let ours =
+        || snapshot.services.values().map(|service| &**service).filter(|service| snapshot.scope.includes(service));
+    let of_others = claim::without_right(ours());
+    for service in ours() {
         let (addresses, wrong): (Vec<IpAddr>, Vec<_>) =
             vips(service).partition(|address| is_carried(*address) && !of_nodes.contains(address));
         if !wrong.is_empty() {
             plan.refused.insert(service.key.clone(), NoEntry::NoAddressOfService);
+        }
+        let is_anothers = |address: &IpAddr| of_others.get(&service.key).is_some_and(|lost| lost.contains(address));
+        let (lost, addresses): (Vec<_>, Vec<_>) = addresses.into_iter().partition(is_anothers);
+        if !lost.is_empty() {
+            plan.refused.insert(service.key.clone(), NoEntry::AddressOfAnother);
         }
         if addresses.is_empty() {
             continue;
@@ -70,11 +78,6 @@ pub fn plan(snapshot: &Snapshot, memory: &mut Memory, now: Moment) -> EntryPlan 
     }
     *memory = next;
     plan
-}
-
-/// Whether the Service is a load balancer that nobody else is asked for.
-fn is_ours(service: &ServiceView) -> bool {
-    service.is_load_balancer && service.class.as_deref().is_none_or(|class| class == LOAD_BALANCER_CLASS)
 }
 
 /// Its addresses that packets arrive with as destination.
@@ -171,6 +174,7 @@ fn judge(
 mod tests {
     use super::*;
     use crate::agent::cases::{Builder, node_route, snapshot, web};
+    use crate::api::LOAD_BALANCER_CLASS;
     use crate::model::views::Ingress;
 
     fn base() -> Builder {
@@ -246,6 +250,101 @@ mod tests {
         for (service, count) in [(foreign, 0), (ours, 1), (proxied, 0)] {
             let snapshot = base().service(service).endpoints("n1", 1, 0).build();
             assert_eq!(plan(&snapshot, &mut Memory::default(), Moment::default()).announced.len(), count);
+        }
+    }
+
+    #[test]
+    fn services_that_are_not_ours_to_serve_are_not_announced() {
+        use crate::model::Scope::{Default, OwnClassOnly};
+        let class = Some(LOAD_BALANCER_CLASS.to_owned());
+        let ignored = BTreeMap::from([("cairn.dev/ignore".to_owned(), "true".to_owned())]);
+        for (name, class, annotations, scope, want) in [
+            ("no class", None, BTreeMap::new(), Default, 1),
+            ("no class, another controller has these", None, BTreeMap::new(), OwnClassOnly, 0),
+            ("our class", class.clone(), BTreeMap::new(), OwnClassOnly, 1),
+            ("left alone", None, ignored.clone(), Default, 0),
+            ("left alone, our class", class, ignored, OwnClassOnly, 0),
+        ] {
+            let service = ServiceView { class, annotations, ..web(TrafficPolicy::Cluster) };
+            let snapshot = Snapshot { scope, ..base().service(service).endpoints("n1", 1, 0).build() };
+            assert_eq!(plan(&snapshot, &mut Memory::default(), Moment::default()).announced.len(), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn of_two_services_with_one_address_the_one_with_the_right_to_it_is_announced() {
+        struct Case {
+            name: &'static str,
+            /// Term, since when, sharing key and port of `web` and `other`.
+            web: (Option<&'static str>, Option<i64>, Option<&'static str>, u16),
+            other: (Option<&'static str>, Option<i64>, Option<&'static str>, u16),
+            /// The ports that are served on the address.
+            want: &'static [u16],
+        }
+        let cases = [
+            Case {
+                name: "the later leader's",
+                web: (Some("5.1"), None, None, 80),
+                other: (Some("4.9"), None, None, 81),
+                want: &[80],
+            },
+            Case {
+                name: "the other way round, though it says that it is older",
+                web: (Some("4.9"), Some(1), None, 80),
+                other: (Some("4.10"), Some(900), None, 81),
+                want: &[81],
+            },
+            Case {
+                name: "one that no leader of ours gave",
+                web: (None, Some(1), None, 80),
+                other: (Some("0.1"), None, None, 81),
+                want: &[81],
+            },
+            Case {
+                name: "of two such, the later condition loses",
+                web: (None, Some(200), None, 80),
+                other: (None, Some(100), None, 81),
+                want: &[81],
+            },
+            Case { name: "nobody knows", web: (None, None, None, 80), other: (None, None, None, 81), want: &[81] },
+            Case {
+                name: "they share",
+                web: (Some("5.1"), None, Some("k"), 80),
+                other: (Some("4.9"), None, Some("k"), 81),
+                want: &[80, 81],
+            },
+            Case {
+                name: "they share and have the same port",
+                web: (Some("5.1"), None, Some("k"), 80),
+                other: (Some("4.9"), None, Some("k"), 80),
+                want: &[80],
+            },
+            Case {
+                name: "they share with others",
+                web: (Some("5.1"), None, Some("k"), 80),
+                other: (Some("4.9"), None, Some("l"), 81),
+                want: &[80],
+            },
+        ];
+        for Case { name, web, other, want } in cases {
+            let view = |name: &str, (term, since, key, port): (Option<&str>, Option<i64>, Option<&str>, u16)| {
+                let said = [(claim::ALLOCATION, term), ("metallb.io/allow-shared-ip", key)];
+                let said = said.into_iter().filter_map(|(name, text)| Some((name.to_owned(), text?.to_owned())));
+                ServiceView {
+                    key: ServiceKey::new("default", name),
+                    annotations: said.collect(),
+                    assigned_seconds: since,
+                    ports: [(crate::model::PortProtocol::Tcp, port)].into(),
+                    ..self::web(TrafficPolicy::Cluster)
+                }
+            };
+            let builder = base().service(view("web", web)).service(view("other", other));
+            let snapshot = builder.endpoints("n1", 1, 0).ready_endpoints("other", "n1", 1).build();
+            let plan = plan(&snapshot, &mut Memory::default(), Moment::default());
+            let served: Vec<_> = plan.guarded.served.iter().map(|served| served.port).collect();
+            assert_eq!((served.as_slice(), plan.announced.len()), (want, 1), "{name}");
+            let lost = plan.refused.values().filter(|reason| **reason == NoEntry::AddressOfAnother).count();
+            assert_eq!(lost, 2 - want.len(), "{name}: {:?}", plan.refused);
         }
     }
 

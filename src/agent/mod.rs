@@ -72,7 +72,7 @@ use crate::cluster::clock;
 use crate::kernel;
 pub use crate::kernel::{Place, Sysctls, place};
 use crate::model::views::NodeView;
-use crate::model::{Moment, NodeName, Rank, RouterId};
+use crate::model::{Moment, NodeName, Rank, RouterId, Scope};
 use crate::telemetry::build;
 use crate::telemetry::http::{self, Diagnostics, StatePage};
 
@@ -95,6 +95,8 @@ pub struct Options {
     pub client: Client,
     /// The node it runs on.
     pub node: NodeName,
+    /// Which Services are ours.
+    pub scope: Scope,
     /// Where the diagnostics port listens.
     pub diagnostics: SocketAddr,
     /// What becomes of packets to pods of this node that are not there.
@@ -138,6 +140,7 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) -> anyhow::Re
         inquiry: Inquiry::new(options.client),
         kept: kept.map(|kept| (clock::now() + PATIENCE, kept)),
         keeping: Keeping::new(states, clock::now()),
+        stores: Stores::watch(&options.client, &options.node, options.scope),
         me: options.node,
         boot_id,
         metrics,

@@ -13,7 +13,7 @@ use crate::api::{AddressPool, EntryFlag, NodeRoute};
 use crate::config::peer::Peer;
 use crate::config::{AddressBlock, Advertisement, Pool};
 use crate::model::views::{EndpointView, ServiceView};
-use crate::model::{LocalAddress, NodeName, PoolName, Prefix};
+use crate::model::{LocalAddress, NodeName, PoolName, Prefix, Scope};
 
 /// Objects by name, shared: a snapshot is taken for each change, and most of it is as before.
 pub type Objects<V> = Arc<BTreeMap<String, Arc<V>>>;
@@ -44,6 +44,9 @@ pub struct Snapshot {
     /// What is to be done about packets to pods that are not there.
     #[serde(default)]
     pub own_cidr: OwnCidr,
+    /// Which of the Services are ours.
+    #[serde(default)]
+    pub scope: Scope,
     /// The Services of type LoadBalancer.
     #[serde(default)]
     pub services: Objects<ServiceView>,

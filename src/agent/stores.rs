@@ -22,6 +22,7 @@ use crate::config::Advertisement;
 use crate::model::Moment;
 use crate::model::NodeName;
 use crate::model::views::{EndpointView, NodeView, ServiceView};
+use crate::model::{NodeName, Scope};
 
 /// What people write, as it was last right.
 #[derive(Debug, Clone, Default)]
@@ -34,6 +35,7 @@ pub struct InForce {
 /// Everything the agent watches: its own Node, and of the rest only what it acts on.
 #[derive(Debug)]
 pub struct Stores {
+    scope: Scope,
     /// Its own Node.
     pub node: Store<NodeView>,
     node_routes: Mirror<NodeRouteView>,
@@ -53,14 +55,15 @@ pub struct Stores {
 }
 
 impl Stores {
-    /// Starts watching.
-    pub fn watch(client: &Client, me: &NodeName) -> Self {
+    /// Starts watching; `scope` says which Services are ours.
+    pub fn watch(client: &Client, me: &NodeName, scope: Scope) -> Self {
         let own = Config::default().fields(&format!("metadata.name={me}"));
         let load_balancers = Config::default().fields("spec.type=LoadBalancer");
         let not_headless = Config::default().labels("!service.kubernetes.io/headless");
         // A list from the server's cache: it may be seconds old, and the watch that follows it is not.
         let cached = Config::any_semantic;
         Self {
+            scope,
             node: Store::watch_news::<Node>(
                 Api::all(client.clone()),
                 own.any_semantic(),
@@ -198,6 +201,13 @@ impl Stores {
             own_cidr,
             services,
             endpoints,
+            node_routes: self.node_routes.snapshot(),
+            peers: written.peers.in_force(),
+            advertisements: written.advertisements.in_force(),
+            pools: written.pools.in_force(),
+            scope: self.scope,
+            services: self.services.snapshot(),
+            endpoints: self.endpoints.snapshot(),
         };
         if self.is_synced() {
             self.restored = None;

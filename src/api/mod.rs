@@ -37,8 +37,7 @@ pub use selector::{LabelOperator, LabelRequirement, LabelSelector};
 pub const GROUP: &str = "cairn.dev";
 /// Their version.
 pub const VERSION: &str = "v1alpha1";
-/// `spec.loadBalancerClass` of Services that are ours by class (KEP-1959).
-pub const LOAD_BALANCER_CLASS: &str = "cairn.dev/cairn";
+pub use crate::model::LOAD_BALANCER_CLASS;
 
 /// Every CRD, in the order of their kinds.
 pub fn crds() -> Vec<CustomResourceDefinition> {

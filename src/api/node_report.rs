@@ -263,6 +263,8 @@ pub enum NoEntry {
     NoLocalEndpoint,
     /// Its status has an address of a node, or one that no router carries: it was written by hand.
     NoAddressOfService,
+    /// Its status has an address that is another Service's by right; the leader gives it another one.
+    AddressOfAnother,
 }
 
 /// BGP sessions of the node.

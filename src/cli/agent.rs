@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use clap::ArgAction;
 
+use super::controller::value::truth;
 use super::signal;
 use crate::agent::snapshot::OwnCidr;
 use crate::agent::{self, Options, Place, Sysctls, place};
 use crate::cluster::client;
-use crate::model::NodeName;
+use crate::model::{NodeName, Scope};
 use crate::telemetry::log::{self, LogOptions};
 
 /// Run on a node: its kernel routes, its BGP sessions.
@@ -49,6 +51,10 @@ pub struct Args {
     /// kept state) and end. For a node that is to have no agent any more: one that runs puts it all back.
     #[arg(long)]
     cleanup: bool,
+    /// Leave Services without spec.loadBalancerClass to another controller, as the controller's flag does.
+    #[arg(long, value_name = "BOOL", default_value = "false", value_parser = truth,
+          num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
+    load_balancer_class_only: bool,
 }
 
 impl Args {
@@ -68,6 +74,8 @@ impl Args {
             let sysctls = if self.manage_sysctls { Sysctls::Managed } else { Sysctls::Told };
             let (diagnostics, state_file) = (self.diagnostics_address, self.state_file);
             agent::run(Options { client, node, diagnostics, own_cidr, place, sysctls, state_file }, stop).await
+            let scope = Scope::of_flag(self.load_balancer_class_only);
+            agent::run(Options { client, node, scope, diagnostics: self.diagnostics_address, own_cidr }, stop).await
         })?;
         Ok(ExitCode::SUCCESS)
     }

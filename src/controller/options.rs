@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::cluster::client::ServerOptions;
 use crate::config::{CloudConfig, Controller, NodeCidrs};
 use crate::leader::{LeaseConfig, Migration};
-use crate::model::Prefix;
+use crate::model::{Prefix, Scope};
 use crate::telemetry::secure::ServingOptions;
 
 /// How a controller is started.
@@ -28,6 +28,8 @@ pub struct Options {
     pub periods: Periods,
     /// How long after one controller the next is started.
     pub start_interval: Duration,
+    /// Which Services are ours.
+    pub scope: Scope,
     /// Whether the route controller may do its work.
     pub configures_routes: bool,
     /// The addresses of pods, at most one prefix a family; empty when nobody has said.

@@ -3,6 +3,7 @@
 //! Everything here is a value. Nothing here reads a clock, a socket, a file or the API server.
 //! Start reading at [`names`] (who), [`net`] (where), [`views`] (what is), [`intents`] and [`fib`] (what should be).
 
+pub mod claim;
 pub mod fib;
 pub mod intents;
 pub mod leadership;
@@ -13,6 +14,7 @@ pub mod names;
 pub mod net;
 pub mod note;
 pub mod path;
+pub mod scope;
 pub mod term;
 pub mod views;
 
@@ -25,4 +27,5 @@ pub use names::{AdvertisementName, MachineId, NodeName, PeerName, PoolName, Prov
 pub use net::{Asn, Family, NetError, Prefix, RouterId};
 pub use note::{KeptReason, Note, Severity, ShareRefusal};
 pub use path::{Community, PathAttributes};
+pub use scope::{LOAD_BALANCER_CLASS, Scope};
 pub use term::Term;

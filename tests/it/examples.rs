@@ -19,7 +19,7 @@ use cairn::cluster::views;
 use cairn::config::CloudConfig;
 use cairn::inventory::{InventoryState, file};
 use cairn::model::views::{EndpointView, Ingress, IpFamilyPolicy, IpMode, NodeView, ServiceView};
-use cairn::model::{Family, LocalAddress, Moment, NodeName, PathAttributes, Prefix};
+use cairn::model::{Family, LocalAddress, Moment, NodeName, PathAttributes, Prefix, Scope};
 use cairn::route::plan::{ObservedRoute, Planner, RouteAction};
 use cairn::route::spec::Responsibility;
 use cairn::{node, service};
@@ -205,6 +205,13 @@ impl Cluster {
                 endpoints: Arc::new(
                     endpoints.iter().enumerate().map(|(n, view)| (n.to_string(), Arc::new(view.clone()))).collect(),
                 ),
+                scope: Scope::Default,
+                services: services.clone(),
+                endpoints: endpoints
+                    .iter()
+                    .enumerate()
+                    .map(|(n, view)| (n.to_string(), Arc::new(view.clone())))
+                    .collect(),
             };
             let desired = agent::desired::plan(&snapshot, &mut Memory::default(), Moment::default());
             assert_eq!(desired.routes.exceptions().collect::<Vec<_>>(), Vec::<&RouteException>::new(), "{name}");

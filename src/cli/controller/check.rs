@@ -10,7 +10,7 @@ use crate::cluster::client::ServerOptions;
 use crate::config::{self, CloudConfig, Controller, Faults, NodeCidrFlags, NodeCidrs, Selection, source};
 use crate::controller::{Identities, Limits, Options, Periods};
 use crate::leader::{LeaseConfig, Migration, Placement, Timing, identity};
-use crate::model::Prefix;
+use crate::model::{Prefix, Scope};
 use crate::telemetry::access::{AccessOptions, RequestHeader};
 use crate::telemetry::certificate::CertificateSource;
 use crate::telemetry::log::{Format, LogOptions};
@@ -66,6 +66,7 @@ pub fn check(args: &Args) -> anyhow::Result<Checked> {
             route_reconciliation: generic.route_reconciliation_period,
         },
         start_interval: generic.controller_start_interval,
+        scope: Scope::of_flag(generic.load_balancer_class_only),
         configures_routes: generic.configure_cloud_routes,
         cluster_cidrs,
         node_cidrs,

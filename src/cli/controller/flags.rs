@@ -43,6 +43,11 @@ pub struct Generic {
     /// Writes about Services on their way at the same time.
     #[arg(long, value_name = "COUNT", default_value_t = 50, allow_negative_numbers = true)]
     pub concurrent_service_syncs: i64,
+    /// Whether to serve only Services of class cairn.dev/cairn, and leave those without a class to another
+    /// controller. The agents take the same flag.
+    #[arg(long, value_name = "BOOL", default_value = "false", value_parser = truth,
+          num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
+    pub load_balancer_class_only: bool,
     /// Whether each controller writes as its own ServiceAccount in kube-system.
     #[arg(long, value_name = "BOOL", default_value = "false", value_parser = truth,
           num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]

@@ -9,7 +9,7 @@ mod flags;
 mod ignored;
 #[cfg(test)]
 mod tests;
-mod value;
+pub(super) mod value;
 
 use std::process::ExitCode;
 

@@ -9,7 +9,7 @@ use super::{
     burst::Burst,
     harness::control_plane::ApiRequest,
     objects::NAMESPACE,
-        targets::{self, Target, build, megabytes, number, rounded, seconds},
+    targets::{self, Target, build, megabytes, number, rounded, seconds},
 };
 
 /// Prints everything for the eye, a missed target like one that is met, and returns all of it as one JSON object.

@@ -30,7 +30,10 @@ impl ReferenceCcm {
         let account = format!("--serviceaccount=kube-system:{NAME}");
         let role = "--clusterrole=cluster-admin";
         control_plane.kubectl(["create", "clusterrolebinding", NAME, role, &account]).await?;
-        Ok(Some(Self { binary: binary.clone(), kubeconfig: token_kubeconfig(control_plane, "kube-system", NAME).await? }))
+        Ok(Some(Self {
+            binary: binary.clone(),
+            kubeconfig: token_kubeconfig(control_plane, "kube-system", NAME).await?,
+        }))
     }
 
     /// Starts it with upstream's defaults, but for `flags`. It has no routes and no load balancers.
