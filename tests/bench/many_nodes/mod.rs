@@ -1,4 +1,3 @@
-#![expect(clippy::disallowed_methods, reason = "shell: heartbeats by the clock")]
 //! A cluster of many Nodes, and nothing else in it: for benchmarks of the controller.
 
 #[path = "../crowd.rs"]
