@@ -61,6 +61,7 @@ async fn observe(client: &Client) -> anyhow::Result<Observed> {
         cidrs => cidrs?,
     };
     Ok(Observed {
+        scope: Scope::Default,
         services: services.iter().filter_map(views::service).map(|view| (view.key.clone(), Arc::new(view))).collect(),
         pools: pools
             .iter()

@@ -75,6 +75,11 @@ impl Election {
         Fence::new(move || leadership.borrow().time_left(clock::now()))
     }
 
+    /// The term in which this process leads; zero before it does, and without a Lease.
+    pub fn term(&self) -> u64 {
+        self.leadership.borrow().term().unwrap_or_default()
+    }
+
     /// Who it is, in the Lease and in Events.
     pub fn identity(&self) -> &str {
         &self.identity

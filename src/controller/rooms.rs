@@ -273,6 +273,8 @@ impl Rooms {
                     service_cidrs,
                     cluster_cidrs,
                     events,
+                    scope: options.scope,
+                    lease_term: election.term(),
                 };
                 let other_seed = fastrand::u64(..);
                 self.spawn(controller, delay, async move {

@@ -11,6 +11,7 @@ use super::pool_status::ObservedPool;
 use crate::api::{AddressPool, AddressPoolStatus};
 use crate::cluster::patch::{self, WriteError};
 use crate::cluster::views;
+use crate::model::claim::ALLOCATION;
 use crate::model::views::ServiceView;
 use crate::model::{PoolName, ServiceKey};
 
@@ -31,6 +32,11 @@ fn service_body(action: &Action) -> Value {
     });
     if let Some(finalizers) = &action.finalizers {
         body["metadata"]["finalizers"] = json!(finalizers);
+    }
+    if action.ingress.is_empty() {
+        body["metadata"]["annotations"][ALLOCATION] = Value::Null;
+    } else if let Some(term) = action.term {
+        body["metadata"]["annotations"][ALLOCATION] = json!(term);
     }
     body
 }
@@ -68,6 +74,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::model::Term;
 
     fn action(finalizers: Option<&[&str]>, ips: &[&str]) -> Action {
         Action {
@@ -75,6 +82,7 @@ mod tests {
             finalizers: finalizers.map(|all| all.iter().map(ToString::to_string).collect()),
             ingress: ips.iter().map(|ip| ip.parse().expect("an address")).collect(),
             frees: BTreeSet::new(),
+            term: None,
             note: None,
         }
     }
@@ -82,9 +90,16 @@ mod tests {
     #[test]
     fn one_write_puts_finalizer_and_addresses_in_place() {
         assert_eq!(
-            service_body(&action(Some(&["a", "b"]), &["10.60.0.1", "fd60::1"])),
+            service_body(&Action {
+                term: Some(Term { lease: 4, number: 117 }),
+                ..action(Some(&["a", "b"]), &["10.60.0.1", "fd60::1"])
+            }),
             json!({
-                "metadata": { "resourceVersion": "7", "finalizers": ["a", "b"] },
+                "metadata": {
+                    "resourceVersion": "7",
+                    "finalizers": ["a", "b"],
+                    "annotations": { "cairn.dev/allocation": "4.117" },
+                },
                 "status": { "loadBalancer": { "ingress": [
                     { "ip": "10.60.0.1", "ipMode": "VIP" },
                     { "ip": "fd60::1", "ipMode": "VIP" },
@@ -98,7 +113,11 @@ mod tests {
         assert_eq!(
             service_body(&action(Some(&[]), &[])),
             json!({
-                "metadata": { "resourceVersion": "7", "finalizers": [] },
+                "metadata": {
+                    "resourceVersion": "7",
+                    "finalizers": [],
+                    "annotations": { "cairn.dev/allocation": null },
+                },
                 "status": { "loadBalancer": { "ingress": null } },
             })
         );

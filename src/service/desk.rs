@@ -14,6 +14,7 @@ use super::allocator::{Changed, Ledger, News, Now};
 use super::leaving::Leaving;
 use super::plan::{self, Action};
 use super::pool_status::{self, ObservedPool};
+use super::term::Terms;
 use crate::api::AddressPoolStatus;
 use crate::cluster::backoff::Backoff;
 use crate::cluster::events;
@@ -22,7 +23,7 @@ use crate::cluster::told::Told;
 use crate::cluster::traffic::IN_FLIGHT;
 use crate::cluster::written::is_older;
 use crate::model::views::ServiceView;
-use crate::model::{Moment, Note, PoolName, ServiceKey};
+use crate::model::{Moment, Note, PoolName, Scope, ServiceKey};
 
 /// A pool's status changes with every Service; it is written no more often than this.
 const POOL_PACE: Duration = Duration::from_secs(1);
@@ -55,6 +56,10 @@ pub(super) type Word = (Arc<ServiceView>, Note);
 
 /// See the module.
 pub(super) struct Desk {
+    scope: Scope,
+    lease_term: u64,
+    /// None before the first Services are heard of, which are all.
+    terms: Option<Terms>,
     ledger: Ledger,
     services: BTreeMap<ServiceKey, Arc<ServiceView>>,
     pools: BTreeMap<PoolName, Arc<ObservedPool>>,
@@ -76,8 +81,12 @@ pub(super) struct Desk {
 }
 
 impl Desk {
-    pub(super) fn new(seed: u64) -> Self {
+    /// Nothing is known yet. `lease_term` is `spec.leaseTransitions` of the Lease under which this process leads.
+    pub(super) fn new(seed: u64, scope: Scope, lease_term: u64) -> Self {
         Self {
+            scope,
+            lease_term,
+            terms: None,
             ledger: Ledger::default(),
             services: BTreeMap::new(),
             pools: BTreeMap::new(),
@@ -117,8 +126,12 @@ impl Desk {
             if self.on_their_way.contains(&Object::Service(key.clone())) {
                 self.held_back.insert(key, view);
             } else if self.see(&key, view) {
-                news.services.insert(key.clone(), self.services.get(&key).and_then(|view| plan::standing(view)));
+                news.services
+                    .insert(key.clone(), self.services.get(&key).and_then(|view| plan::standing(view, self.scope)));
             }
+        }
+        if self.terms.is_none() {
+            self.terms = Some(Terms::new(self.lease_term, self.services.values().map(|view| &**view)));
         }
         if let Some(pools) = pools {
             self.see_pools(pools);
@@ -212,7 +225,7 @@ impl Desk {
         {
             self.to_tell.push((Arc::clone(&view), note.clone()));
         }
-        let action = plan::service_action(&view, answer.as_ref());
+        let action = plan::service_action(&view, answer.as_ref(), self.scope);
         self.leaving.only(key, &action.as_ref().map(|action| action.frees.clone()).unwrap_or_default());
         let Some(action) = action else {
             self.backoff.succeeded(&object);
@@ -228,7 +241,8 @@ impl Desk {
             self.gated.insert(key.clone());
             return None;
         }
-        Some(action)
+        let term = self.terms.as_mut().and_then(|terms| terms.number(&view, &action));
+        Some(Action { term, ..action })
     }
 
     /// Whether the next leader would know what the Service gives back.
@@ -310,14 +324,15 @@ impl Desk {
             self.leaving.only(&key, &still);
             self.to_tell.extend(action.note.map(|note| (Arc::clone(&view), note)));
             if self.services.contains_key(&key) {
-                news.services.insert(key.clone(), plan::standing(&view));
+                news.services.insert(key.clone(), plan::standing(&view, self.scope));
                 self.services.insert(key.clone(), view);
             }
         }
         if let Some(view) = self.held_back.remove(&key)
             && self.see(&key, view)
         {
-            news.services.insert(key.clone(), self.services.get(&key).and_then(|view| plan::standing(view)));
+            news.services
+                .insert(key.clone(), self.services.get(&key).and_then(|view| plan::standing(view, self.scope)));
         }
         self.apply(news, now);
     }

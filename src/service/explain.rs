@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use super::allocator::{Answer, Counts, Ledger, Now, PoolReport, Verdict};
 use super::plan::{self, Observed};
-use super::request::{ALLOCATION, Request};
+use super::request::Request;
 use crate::api::{ConditionStatus, ConditionType};
+use crate::model::claim::ALLOCATION;
 use crate::model::views::ServiceView;
 use crate::model::{Family, PoolName, ServiceKey};
 

@@ -11,6 +11,8 @@
 
 pub mod allocator;
 mod apply;
+#[cfg(test)]
+mod cases;
 mod desk;
 pub mod explain;
 mod leaving;
@@ -18,6 +20,9 @@ mod observe;
 pub mod plan;
 pub mod pool_status;
 pub mod request;
+#[cfg(test)]
+mod simulation;
+pub mod term;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,7 +41,7 @@ use crate::cluster::events::{Events, about_service};
 use crate::cluster::store::Store;
 use crate::config::selector::Labels;
 use crate::model::views::{NodeView, ServiceView};
-use crate::model::{NodeName, Note, PoolName, Prefix, ServiceKey, Severity};
+use crate::model::{NodeName, Note, PoolName, Prefix, Scope, ServiceKey, Severity};
 use allocator::{News, Now};
 use desk::{Answered, Desk, Write};
 use pool_status::ObservedPool;
@@ -66,12 +71,16 @@ pub struct Context {
     pub cluster_cidrs: Vec<Prefix>,
     /// Where to tell what was done.
     pub events: Events,
+    /// Which Services are ours.
+    pub scope: Scope,
+    /// `spec.leaseTransitions` of the Lease under which this process leads.
+    pub lease_term: u64,
 }
 
 /// Sees to the Services until the future is dropped. Each write is complete in itself, so the
 /// future may be dropped at any time.
 pub async fn run(mut context: Context, seed: u64) {
-    let mut desk = Desk::new(seed);
+    let mut desk = Desk::new(seed, context.scope, context.lease_term);
     let mut on_their_way = FuturesUnordered::<BoxFuture<'static, Answered>>::new();
     context.services.synced().await;
     context.pools.synced().await;

@@ -9,10 +9,10 @@ use serde::Serialize;
 use super::allocator::{Answer, Ledger, News, NodeFacts, Now, Standing};
 use super::pool_status::ObservedPool;
 use super::request::Request;
-use crate::api::LOAD_BALANCER_CLASS;
 use crate::config::selector::Labels;
+use crate::model::claim::ALLOCATION;
 use crate::model::views::{IpMode, NodeView, ServiceView};
-use crate::model::{NodeName, Note, PoolName, Prefix, ServiceKey};
+use crate::model::{NodeName, Note, PoolName, Prefix, Scope, ServiceKey, Term};
 
 /// Upstream's finalizer, for Services without a class.
 pub const CLEANUP_FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
@@ -32,6 +32,9 @@ pub struct Observed {
     pub namespaces: BTreeMap<String, Labels>,
     /// The ranges of pods and Services of the cluster as a whole, and what each is.
     pub cidrs: BTreeMap<Prefix, String>,
+    /// Which Services are ours.
+    #[serde(default)]
+    pub scope: Scope,
 }
 
 /// What to do for all Services, and what to say.
@@ -54,6 +57,8 @@ pub struct Action {
     pub ingress: Vec<IpAddr>,
     /// The addresses that its status shows now and will not show any more.
     pub frees: BTreeSet<IpAddr>,
+    /// The term of what is given; the one that is there stays when there is none.
+    pub term: Option<Term>,
     /// What to say when it is done.
     pub note: Option<Note>,
 }
@@ -62,7 +67,7 @@ impl Observed {
     /// All of it as news, for a ledger that knows nothing yet.
     pub fn news(&self) -> News {
         News {
-            services: self.services.iter().map(|(key, view)| (key.clone(), standing(view))).collect(),
+            services: self.services.iter().map(|(key, view)| (key.clone(), standing(view, self.scope))).collect(),
             pools: Some(self.pools.clone()),
             nodes: self.nodes.iter().map(|(name, node)| (name.clone(), Some(facts(node)))).collect(),
             namespaces: self.namespaces.iter().map(|(name, labels)| (name.clone(), Some(labels.clone()))).collect(),
@@ -79,15 +84,16 @@ pub fn plan(observed: &Observed, now: Now) -> (Plan, Ledger) {
     let mut plan = Plan::default();
     for (key, service) in &observed.services {
         let answer = ledger.answer(key);
-        plan.actions.extend(service_action(service, answer.as_ref()).map(|action| (key.clone(), action)));
+        plan.actions
+            .extend(service_action(service, answer.as_ref(), observed.scope).map(|action| (key.clone(), action)));
         plan.notes.extend(answer.and_then(|answer| answer.note).map(|note| (key.clone(), note)));
     }
     (plan, ledger)
 }
 
 /// What a Service is to the ledger; nothing, when it neither has nor wants an address.
-pub fn standing(service: &ServiceView) -> Option<Standing> {
-    if is_ours(service) {
+pub fn standing(service: &ServiceView, scope: Scope) -> Option<Standing> {
+    if is_ours(service, scope) {
         return Some(Standing::Asks(Box::new(Request::of(service))));
     }
     let ips: Vec<_> = ips(service).collect();
@@ -100,11 +106,11 @@ pub fn facts(node: &NodeView) -> NodeFacts {
 }
 
 /// What to write to a Service that is to have this; `None` of one that asks for nothing.
-pub fn service_action(service: &ServiceView, answer: Option<&Answer>) -> Option<Action> {
+pub fn service_action(service: &ServiceView, answer: Option<&Answer>, scope: Scope) -> Option<Action> {
     match answer {
-        Some(answer) if is_ours(service) => ensure(service, answer),
-        _ if is_ours(service) => None,
-        _ => release(service),
+        Some(answer) if is_ours(service, scope) => ensure(service, answer),
+        _ if is_ours(service, scope) => None,
+        _ => release(service, scope),
     }
 }
 
@@ -115,12 +121,8 @@ fn ips(service: &ServiceView) -> impl Iterator<Item = IpAddr> + '_ {
 /// Whether a Service is to have addresses of us.
 ///
 /// One that is being deleted is not: finalizers cannot be added to it any more.
-fn is_ours(service: &ServiceView) -> bool {
-    service.is_load_balancer && !service.is_deleting && has_our_class(service)
-}
-
-fn has_our_class(service: &ServiceView) -> bool {
-    service.class.as_deref().is_none_or(|class| class == LOAD_BALANCER_CLASS)
+fn is_ours(service: &ServiceView, scope: Scope) -> bool {
+    scope.includes(service) && !service.is_deleting
 }
 
 fn finalizer(service: &ServiceView) -> &'static str {
@@ -141,13 +143,19 @@ fn ensure(service: &ServiceView, answer: &Answer) -> Option<Action> {
     let note = (!answer.addresses.is_empty()).then_some(Note::LoadBalancerEnsured);
     let resource_version = service.resource_version.clone();
     let frees = ips(service).filter(|ip| !answer.addresses.contains(ip)).collect();
-    Some(Action { resource_version, finalizers, ingress: answer.addresses.clone(), frees, note })
+    Some(Action { resource_version, finalizers, ingress: answer.addresses.clone(), frees, term: None, note })
 }
 
 /// Gives back what a Service has of us that is being deleted or no longer a load balancer.
-fn release(service: &ServiceView) -> Option<Action> {
+fn release(service: &ServiceView, scope: Scope) -> Option<Action> {
+    // Whoever took over what we gave may not know of our finalizer.
+    let is_given_by_us = service.is_deleting && service.class.is_none() && service.annotations.contains_key(ALLOCATION);
     // A load balancer of a foreign class is another's, whatever finalizer it carries.
-    if service.is_load_balancer && !has_our_class(service) {
+    if service.is_load_balancer && !scope.has_class(service.class.as_deref()) && !is_given_by_us {
+        return None;
+    }
+    // Left alone while it lives.
+    if service.is_load_balancer && service.is_ignored() && !service.is_deleting {
         return None;
     }
     let is_ours = |finalizer: &String| [CLEANUP_FINALIZER, CLASS_CLEANUP_FINALIZER].contains(&finalizer.as_str());
@@ -160,6 +168,7 @@ fn release(service: &ServiceView) -> Option<Action> {
         finalizers: Some(others),
         ingress: Vec::new(),
         frees: ips(service).collect(),
+        term: None,
         note: Some(Note::LoadBalancerDeleted),
     })
 }
@@ -167,6 +176,7 @@ fn release(service: &ServiceView) -> Option<Action> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::LOAD_BALANCER_CLASS;
     use crate::api::{AddressPoolSpec, AddressPoolStatus};
     use crate::config::Pool;
     use crate::model::Family;
@@ -240,7 +250,14 @@ mod tests {
         let ingress: Vec<IpAddr> = ips.iter().map(|ip| ip.parse().expect("an address")).collect();
         let note = if ingress.is_empty() { None } else { Some(Note::LoadBalancerEnsured) };
         let frees = BTreeSet::new();
-        Action { resource_version: "7".to_owned(), finalizers: finalizers.map(strings), ingress, frees, note }
+        Action {
+            resource_version: "7".to_owned(),
+            finalizers: finalizers.map(strings),
+            ingress,
+            frees,
+            term: None,
+            note,
+        }
     }
 
     fn released(finalizers: &[&str]) -> Action {
@@ -354,6 +371,56 @@ mod tests {
             assert_eq!(plan_now.actions.get(&key("web")), case.want.as_ref(), "{}", case.name);
             let again = plan(&applied(&before, &plan_now));
             assert_eq!(again, Plan { notes: again.notes.clone(), ..Plan::default() }, "{}: once more", case.name);
+        }
+    }
+
+    #[test]
+    fn services_that_others_serve_are_left_alone_and_what_we_gave_can_be_deleted() {
+        use Scope::{Default, OwnClassOnly};
+        let said = |name: &str| BTreeMap::from([(name.to_owned(), "true".to_owned())]);
+        let ignored = || said("cairn.dev/ignore");
+        let given = || BTreeMap::from([(ALLOCATION.to_owned(), "4.1".to_owned())]);
+        let has = || served("web", "10.60.0.1");
+        let release = Some(freeing(&["10.60.0.1"], released(&[])));
+        for (name, scope, service, want) in [
+            ("left alone, new", Default, ServiceView { annotations: ignored(), ..service("web") }, None),
+            ("left alone, with an address", Default, ServiceView { annotations: ignored(), ..has() }, None),
+            (
+                "left alone, whose status somebody wrote by hand",
+                Default,
+                ServiceView { annotations: ignored(), ingress: ingress(&["192.0.2.1"]), ..service("web") },
+                None,
+            ),
+            (
+                "left alone, being deleted",
+                Default,
+                ServiceView { annotations: ignored(), is_deleting: true, ..has() },
+                release.clone(),
+            ),
+            (
+                "left alone, no longer a load balancer",
+                Default,
+                ServiceView { annotations: ignored(), is_load_balancer: false, ..has() },
+                release.clone(),
+            ),
+            ("another controller's class, new", OwnClassOnly, service("web"), None),
+            ("another controller's class, with an address", OwnClassOnly, has(), None),
+            (
+                "another controller's class, being deleted",
+                OwnClassOnly,
+                ServiceView { is_deleting: true, ..has() },
+                None,
+            ),
+            (
+                "another controller's class, with an address that we gave, being deleted",
+                OwnClassOnly,
+                ServiceView { is_deleting: true, annotations: given(), ..has() },
+                release,
+            ),
+        ] {
+            let pools = vec![("a", pool("a", &["10.60.0.1-10.60.0.9"]))];
+            let before = Observed { scope, ..observed(vec![service], pools) };
+            assert_eq!(plan(&before).actions.get(&key("web")), want.as_ref(), "{name}");
         }
     }
 

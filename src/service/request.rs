@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use crate::model::claim::{ALLOCATION, SHARING};
 use crate::model::views::{IpFamilyPolicy, ServiceView, TrafficPolicy};
 use crate::model::{Family, Note, PoolName, PortProtocol, ServiceKey, Term};
 
@@ -12,13 +13,8 @@ const ADDRESSES: [&str; 3] =
     ["cairn.dev/load-balancer-ips", "metallb.io/loadBalancerIPs", "metallb.universe.tf/loadBalancerIPs"];
 /// Spellings of the annotation that asks for a pool.
 const POOL: [&str; 3] = ["cairn.dev/address-pool", "metallb.io/address-pool", "metallb.universe.tf/address-pool"];
-/// Spellings of the annotation that lets Services share addresses.
-const SHARING: [&str; 3] =
-    ["cairn.dev/allow-shared-ip", "metallb.io/allow-shared-ip", "metallb.universe.tf/allow-shared-ip"];
 /// The annotation of a Service that may be given another address than the one it keeps.
 const READDRESS: &str = "cairn.dev/readdress";
-/// The annotation that says when a Service was given its addresses, a [`Term`].
-pub const ALLOCATION: &str = "cairn.dev/allocation";
 
 /// What one Service has and wants.
 #[derive(Debug, Clone, PartialEq, Eq)]

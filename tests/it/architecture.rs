@@ -118,6 +118,7 @@ const PURE: &[&str] = &[
     "service/plan.rs",
     "service/pool_status.rs",
     "service/request.rs",
+    "service/term.rs",
     "route/brake.rs",
     "route/case.rs",
     "route/evidence.rs",
