@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 
 use crate::api::AddressPool;
 use crate::cluster::{client, clock, views};
+use crate::model::Scope;
 use crate::service;
 use crate::service::allocator::Now;
 use crate::service::plan::Observed;
