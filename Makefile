@@ -2,8 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo test test-quick lint generate bench bench-first-service bench-nodes bench-pod-cidrs bench-election bench-routes lab lab-packages lab-routers lab-control-plane lab-older-control-plane lab-migration-partner lab-reference lab-full-nodes
-.PHONY: help demo test test-quick lint generate bench bench-first-service bench-nodes bench-pod-cidrs bench-election bench-services lab lab-packages lab-routers lab-control-plane lab-older-control-plane lab-migration-partner lab-metallb lab-reference lab-full-nodes
+.PHONY: help demo test test-quick lint generate bench bench-first-service bench-nodes bench-pod-cidrs bench-election bench-routes bench-services lab lab-packages lab-routers lab-control-plane lab-older-control-plane lab-migration-partner lab-metallb lab-reference lab-full-nodes
 
 help:
 	@echo "make demo                 a cluster in network namespaces, and a client that gets its answer (KEEP=1 keeps it)"
@@ -42,8 +41,7 @@ lint:
 generate:
 	CAIRN_GENERATE=1 $(CARGO) test --test it -- manifests examples
 
-bench: bench-first-service bench-nodes bench-pod-cidrs bench-election bench-routes
-bench: bench-first-service bench-nodes bench-pod-cidrs bench-election bench-services
+bench: bench-first-service bench-nodes bench-pod-cidrs bench-election bench-routes bench-services
 
 bench-first-service: lab-packages lab-control-plane
 	$(CARGO) bench --bench first_service
@@ -60,7 +58,6 @@ bench-election: lab-packages lab-control-plane
 bench-routes: lab-packages lab-control-plane
 	$(CARGO) bench --bench routes
 
-lab: lab-packages lab-routers lab-control-plane lab-older-control-plane lab-migration-partner lab-full-nodes
 bench-services: lab-packages lab-control-plane lab-metallb
 	$(CARGO) bench --bench services
 

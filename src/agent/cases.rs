@@ -29,8 +29,6 @@ pub(super) fn snapshot() -> Builder {
         services: Arc::default(),
         endpoints: Arc::default(),
         scope: Scope::Default,
-        services: BTreeMap::new(),
-        endpoints: BTreeMap::new(),
     })
 }
 
@@ -80,7 +78,7 @@ impl Builder {
             family: Some(Family::V4),
             nodes: [(node.parse().expect("a node name"), counts)].into(),
         };
-        self.0.endpoints.insert(format!("default/{service}-{node}"), Arc::new(view));
+        Arc::make_mut(&mut self.0.endpoints).insert(format!("default/{service}-{node}"), Arc::new(view));
         self
     }
 

@@ -136,11 +136,10 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) -> anyhow::Re
     let mut saver = tokio::spawn(saved::run(origin, to_keep));
     info!(node = %options.node, "agent started");
     let mut agent = Agent {
-        stores: Stores::watch(&options.client, &options.node),
+        stores: Stores::watch(&options.client, &options.node, options.scope),
         inquiry: Inquiry::new(options.client),
         kept: kept.map(|kept| (clock::now() + PATIENCE, kept)),
         keeping: Keeping::new(states, clock::now()),
-        stores: Stores::watch(&options.client, &options.node, options.scope),
         me: options.node,
         boot_id,
         metrics,

@@ -19,10 +19,8 @@ use crate::cluster::changes::Changes;
 use crate::cluster::store::Store;
 use crate::cluster::views;
 use crate::config::Advertisement;
-use crate::model::Moment;
-use crate::model::NodeName;
 use crate::model::views::{EndpointView, NodeView, ServiceView};
-use crate::model::{NodeName, Scope};
+use crate::model::{Moment, NodeName, Scope};
 
 /// What people write, as it was last right.
 #[derive(Debug, Clone, Default)]
@@ -201,13 +199,7 @@ impl Stores {
             own_cidr,
             services,
             endpoints,
-            node_routes: self.node_routes.snapshot(),
-            peers: written.peers.in_force(),
-            advertisements: written.advertisements.in_force(),
-            pools: written.pools.in_force(),
             scope: self.scope,
-            services: self.services.snapshot(),
-            endpoints: self.endpoints.snapshot(),
         };
         if self.is_synced() {
             self.restored = None;

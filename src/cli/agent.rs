@@ -73,9 +73,8 @@ impl Args {
             let own_cidr = if self.blackhole_own_cidr { OwnCidr::Blackholed } else { OwnCidr::Left };
             let sysctls = if self.manage_sysctls { Sysctls::Managed } else { Sysctls::Told };
             let (diagnostics, state_file) = (self.diagnostics_address, self.state_file);
-            agent::run(Options { client, node, diagnostics, own_cidr, place, sysctls, state_file }, stop).await
             let scope = Scope::of_flag(self.load_balancer_class_only);
-            agent::run(Options { client, node, scope, diagnostics: self.diagnostics_address, own_cidr }, stop).await
+            agent::run(Options { client, node, scope, diagnostics, own_cidr, place, sysctls, state_file }, stop).await
         })?;
         Ok(ExitCode::SUCCESS)
     }

@@ -442,7 +442,7 @@ mod tests {
     }
 
     fn desk() -> Desk {
-        let mut desk = Desk::new(7);
+        let mut desk = Desk::new(7, Scope::Default, 4);
         let pools = Some(BTreeMap::from([pool(1, AddressPoolStatus::default())]));
         desk.hear(BTreeMap::from([(key(), Some(Arc::new(view(1, None))))]), pools, News::default(), at(0));
         desk

@@ -206,12 +206,6 @@ impl Cluster {
                     endpoints.iter().enumerate().map(|(n, view)| (n.to_string(), Arc::new(view.clone()))).collect(),
                 ),
                 scope: Scope::Default,
-                services: services.clone(),
-                endpoints: endpoints
-                    .iter()
-                    .enumerate()
-                    .map(|(n, view)| (n.to_string(), Arc::new(view.clone())))
-                    .collect(),
             };
             let desired = agent::desired::plan(&snapshot, &mut Memory::default(), Moment::default());
             assert_eq!(desired.routes.exceptions().collect::<Vec<_>>(), Vec::<&RouteException>::new(), "{name}");
