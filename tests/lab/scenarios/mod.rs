@@ -5,6 +5,7 @@ mod agent;
 mod announcements;
 mod bench;
 mod daemon_set;
+mod fabric;
 mod faults;
 mod first_service;
 mod guard;

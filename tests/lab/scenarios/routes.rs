@@ -1,6 +1,9 @@
 //! Whether nodes are reached: who says so, what that costs, and what happens when they are not.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, ensure};
+use cairn::api::{NodeReport, NodeRoute};
 use k8s_openapi::api::{core::v1::Node as NodeObject, events::v1::Event};
 use kube::{
     Api,
@@ -9,10 +12,37 @@ use kube::{
 use serde_json::json;
 
 use super::SOON;
-use crate::harness::{Lab, enclosure::inside, wait_for};
+use crate::harness::{Lab, control_plane::ApiRequest, enclosure::inside, namespace::Namespace, wait::stays, wait_for};
 
+/// Longer than agents keep back a report that is not urgent.
+const SETTLED_AFTER: Duration = Duration::from_secs(14);
+/// Denials have to stand for a minute; a next hop is called silent after some seconds.
+const DENIED_AFTER: Duration = Duration::from_secs(110);
 /// What the API server of a lab without Kubernetes' own controllers knows of nodes stays as it is.
 const ROUTES_ONLY: &[&str] = &["--controllers=route"];
+
+#[test]
+fn a_join_costs_six_writes() {
+    inside(async || {
+        let mut lab = started(7).await?;
+        quiet(&lab).await?;
+        lab.add_node(8).await?;
+        lab.spawn_agent("n8")?;
+        let reports: Api<NodeReport> = Api::all(lab.kube().clone());
+        wait_for("n8's agent has reported", SOON, async || {
+            reports.get("n8").await?.status.context("no status").map(drop)
+        })
+        .await?;
+        quiet(&lab).await?;
+        let before = writes(&lab)?.len();
+        join(&lab, 8).await?;
+        available(&lab, "n8").await?;
+        let writes = quiet(&lab).await?;
+        let of_join = &writes[before..];
+        ensure!(of_join.len() <= 6, "{} writes: {of_join:#?}", of_join.len());
+        Ok(())
+    });
+}
 
 #[test]
 fn a_node_without_an_agent_is_unavailable_and_says_why() {
@@ -51,6 +81,71 @@ fn a_node_without_an_agent_is_unavailable_and_says_why() {
 }
 
 #[test]
+fn a_node_that_no_other_reaches_loses_its_network_and_gets_it_back() {
+    inside(async || {
+        let mut lab = started(3).await?;
+        let n3 = lab.node("n3")?.namespace().clone();
+        // Its kubelet and its agent go on; only its neighbours get no answer any more.
+        let deaf = "table arp deaf { chain in { type filter hook input priority 0; \
+                    arp saddr ip { 10.90.0.11, 10.90.0.12 } drop; }; }";
+        n3.exec(["nft", deaf]).await?;
+        for other in ["n1", "n2"] {
+            lab.node(other)?.exec(["ip", "neigh", "flush", "10.90.0.13"]).await?;
+        }
+        wait_for("NetworkUnavailable of n3 is True", DENIED_AFTER, async || {
+            let (status, message) = network(&lab, "n3").await?;
+            ensure!(status == "True" && message.contains("n1 (") && message.contains("n2 ("), "{status}: {message}");
+            ensure!(message.contains("next hop 10.90.0.13 does not answer"), "{message}");
+            Ok(())
+        })
+        .await?;
+        for other in ["n1", "n2"] {
+            let (status, message) = network(&lab, other).await?;
+            ensure!(status == "False", "{other}: {message}");
+        }
+        n3.exec(["nft", "delete table arp deaf"]).await?;
+        wait_for("n3 has its network back", 3 * SOON, async || is_available(&lab, "n3").await).await
+    });
+}
+
+#[test]
+fn where_routes_are_left_alone_nothing_is_touched() {
+    inside(async || {
+        let mut lab = Lab::builder().nodes(2).api_only().start().await?;
+        lab.install_cairn().await?;
+        let nodes: Api<NodeObject> = Api::all(lab.kube().clone());
+        for number in [1, 2] {
+            join(&lab, number).await?;
+        }
+        let by_a_cni = json!({ "status": { "conditions": [{ "type": "NetworkUnavailable", "status": "False",
+            "reason": "CiliumIsUp", "message": "Cilium is running on this node" }] } });
+        nodes.patch_status("n1", &PatchParams::default(), &Patch::Strategic(by_a_cni)).await?;
+        let before = [nodes.get("n1").await?.status, nodes.get("n2").await?.status];
+        lab.spawn_controller_with(&["--controllers=route", "--configure-cloud-routes=false"])?;
+        lab.spawn_agents()?;
+        let routes: Api<NodeRoute> = Api::all(lab.kube().clone());
+        wait_for("the nodes are known to agents", SOON, async || {
+            for name in ["n1", "n2"] {
+                let spec = routes.get(name).await?.spec;
+                ensure!(spec.pod_cidrs.is_empty() && !spec.addresses.is_empty(), "{spec:?}");
+            }
+            Ok(())
+        })
+        .await?;
+        stays("conditions and routes are as they were", SETTLED_AFTER, async || {
+            let now = [nodes.get("n1").await?.status, nodes.get("n2").await?.status];
+            ensure!(now == before, "{now:?}");
+            for node in lab.nodes() {
+                let ours = node.exec(["ip", "route", "show", "table", "all", "proto", "202"]).await?;
+                ensure!(ours.is_empty(), "{ours}");
+            }
+            Ok(())
+        })
+        .await
+    });
+}
+
+#[test]
 fn what_an_agent_shows_of_itself_leads_to_its_plan() {
     inside(async || {
         let mut lab = started(3).await?;
@@ -71,6 +166,56 @@ fn what_an_agent_shows_of_itself_leads_to_its_plan() {
         ensure!(plan == want, "{plan}");
         Ok(())
     });
+}
+
+#[test]
+fn nodes_that_have_only_ipv6_reach_each_others_pods() {
+    inside(async || {
+        let mut lab = Lab::builder().nodes(3).api_only().start().await?;
+        lab.install_cairn().await?;
+        lab.spawn_controller_with(ROUTES_ONLY)?;
+        lab.spawn_agents()?;
+        let nodes: Api<NodeObject> = Api::all(lab.kube().clone());
+        for node in lab.nodes() {
+            let cidr = format!("fd00:244:0:{}::/64", &node.name()[1..]);
+            let spec = json!({ "spec": { "podCIDR": cidr, "podCIDRs": [cidr], "taints": null } });
+            nodes.patch(node.name(), &PatchParams::default(), &Patch::Merge(spec)).await?;
+            let address = json!({ "type": "InternalIP", "address": node.host().v6() });
+            let status = json!({ "status": { "addresses": [address] } });
+            nodes.patch_status(node.name(), &PatchParams::default(), &Patch::Merge(status)).await?;
+            start_pod_v6(node.namespace(), &node.name()[1..]).await?;
+        }
+        for name in ["n1", "n2", "n3"] {
+            available(&lab, name).await?;
+        }
+        for (from, to) in [("1", "2"), ("1", "3"), ("2", "3"), ("3", "1")] {
+            let address = format!("fd00:244:0:{to}::2");
+            lab.node("n1")?
+                .exec(["ip", "netns", "exec", &format!("pod{from}"), "busybox", "ping", "-c1", "-W2", &address])
+                .await?;
+        }
+        Ok(())
+    });
+}
+
+/// A pod of node `number`, at `::2` of its pod CIDR, behind a veth.
+async fn start_pod_v6(node: &Namespace, number: &str) -> Result<()> {
+    let pod = Namespace::make(&format!("pod{number}")).await?;
+    let network = format!("fd00:244:0:{number}::");
+    node.ip(&format!(
+        "link add v-pod type veth peer name eth0 netns pod{number}\n\
+         link set v-pod up\n\
+         addr add {network}1/128 dev v-pod nodad\n\
+         route add {network}2/128 dev v-pod"
+    ))
+    .await?;
+    pod.ip(&format!(
+        "link set eth0 up\n\
+         addr add {network}2/128 dev eth0 nodad\n\
+         route add {network}1/128 dev eth0\n\
+         route add default via {network}1"
+    ))
+    .await
 }
 
 /// So many nodes in a cluster with a route controller, agents and nothing else, all reached.
@@ -114,4 +259,24 @@ async fn is_available(lab: &Lab, name: &str) -> Result<()> {
 
 async fn available(lab: &Lab, name: &str) -> Result<()> {
     wait_for(&format!("{name}'s network is available"), SOON, async || is_available(lab, name).await).await
+}
+
+fn writes(lab: &Lab) -> Result<Vec<ApiRequest>> {
+    let all = lab.control_plane().writes_by_cairn()?;
+    Ok(all.into_iter().filter(|write| write.resource != "leases").collect())
+}
+
+/// Waits until Cairn has written nothing for longer than agents keep a report back.
+async fn quiet(lab: &Lab) -> Result<Vec<ApiRequest>> {
+    wait_for("Cairn has settled", 4 * SOON, async || {
+        let before = writes(lab)?.len();
+        stays("Cairn writes nothing", SETTLED_AFTER, async || {
+            let all = writes(lab)?;
+            ensure!(all.len() == before, "{:?}", &all[before..]);
+            Ok(())
+        })
+        .await
+    })
+    .await?;
+    writes(lab)
 }
