@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use anyhow::ensure;
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
 
 use super::{
     SOON, cluster_with_cairn,
@@ -19,6 +21,8 @@ use crate::harness::{
 
 /// Longer than the router's hold time and any period of the agents.
 const AWAY: Duration = Duration::from_secs(12);
+/// The kernel's half minute, and a little for what follows.
+const NOTICED_WITHIN: Duration = Duration::from_secs(35);
 /// Kubernetes' own controllers and kube-proxy come back up to half a minute after the API server, one after the other.
 const RECOVERY: Duration = Duration::from_secs(90);
 
@@ -47,6 +51,38 @@ fn nothing_is_withdrawn_while_the_api_server_is_away() {
             answered_within(RECOVERY, &lab, address, &["n2"]).await?;
         }
         Ok(())
+    });
+}
+
+#[test]
+fn connections_that_die_without_a_word_are_noticed_in_half_a_minute() {
+    inside(async || {
+        let mut lab = Lab::builder().nodes(1).start().await?;
+        lab.install_cairn().await?;
+        lab.spawn_controller()?;
+        lab.node("n1")?.wait_until_initialized().await?;
+        // As when a server's machine dies behind an address that another one takes: what there was is silent on
+        // both sides for ever, and new connections work.
+        let namespace = lab.control_plane().namespace();
+        let connections = namespace.exec(["ss", "-tnpH", "state", "established"]).await?;
+        let of_cairn = connections.lines().filter(|line| line.contains("\"cairn\""));
+        let ports: Vec<_> = of_cairn.filter_map(|line| line.split_whitespace().nth(2)?.rsplit(':').next()).collect();
+        ensure!(!ports.is_empty(), "Cairn has no connection: {connections}");
+        let ports = ports.join(", ");
+        let rules = format!(
+            "add table inet silence; add chain inet silence output {{ type filter hook output priority 0; }}; \
+             add rule inet silence output tcp sport {{ {ports} }} drop; \
+             add rule inet silence output tcp dport {{ {ports} }} drop"
+        );
+        namespace.exec(["nft", &rules]).await?;
+        lab.add_node(2).await?;
+        wait_for("a node that joined since is seen", NOTICED_WITHIN, async || {
+            let node = Api::<Node>::all(lab.kube().clone()).get("n2").await?;
+            let spec = node.spec.unwrap_or_default();
+            ensure!(spec.provider_id.is_some(), "{spec:?}");
+            Ok(())
+        })
+        .await
     });
 }
 
