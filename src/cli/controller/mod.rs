@@ -58,9 +58,8 @@ impl Args {
         for warning in &options.warnings {
             warn!("{warning}");
         }
-        // One thread: whatever waits here waits for the API server, and a second one costs more in handing
-        // work over than it brings.
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        // Two threads, so that a room with a long plan holds up neither the others nor the Lease.
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         runtime.block_on(async {
             let stop = signal::stop()?;
             controller::run(options.controller, verbosity, stop).await
