@@ -29,6 +29,9 @@ const URGENT: Duration = Duration::from_millis(100);
 /// … for the first few, and then one in this time.
 const URGENT_SUSTAINED: Duration = Duration::from_secs(1);
 const URGENT_BURST: u32 = 10;
+/// An agent that has just learned of its own node sets up the guard next: one report tells of both,
+/// unless the guard takes longer than this.
+const GUARD_IS_SET_UP: Duration = Duration::from_millis(500);
 
 /// What the kernel and BGP rooms say of themselves.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -214,7 +217,9 @@ impl Pacer {
         let changed = *self.changed.get_or_insert(now);
         let due = if is_urgent(published, current) {
             self.refill(now);
-            last_write + if self.urgent_credit > 0 { URGENT } else { URGENT_SUSTAINED }
+            let due = last_write + if self.urgent_credit > 0 { URGENT } else { URGENT_SUSTAINED };
+            let guard_is_next = current.guard == GuardReport::Waiting && current.own_route.is_some();
+            if guard_is_next { due.max(changed + GUARD_IS_SET_UP) } else { due }
         } else if differs_in_counts_only(published, current) {
             changed + COUNTS_OF_WHAT_IS_WELL + spread
         } else {
@@ -386,7 +391,8 @@ mod tests {
         let first = NodeReportStatus::default();
         let mut counts = first.clone();
         counts.bgp.announced = 7;
-        let urgent = |n: u64| NodeReportStatus { own_route: Some(n.to_string()), ..first.clone() };
+        let guard = GuardReport::Standing;
+        let urgent = |n: u64| NodeReportStatus { own_route: Some(n.to_string()), guard, ..first.clone() };
 
         let mut pacer = Pacer::default();
         assert_eq!(pacer.pace(&first, spread, at(100.0)), Pace::Now);
@@ -406,6 +412,23 @@ mod tests {
         pacer.wrote(urgent(98), at(102.25));
         assert_eq!(pacer.pace(&urgent(99), spread, at(102.5)), Pace::At(at(103.25)));
     }
+
+    #[test]
+    fn the_first_word_on_the_own_routes_waits_half_a_second_for_the_guard() {
+        let at = |seconds: f64| Moment::since_boot(Duration::from_secs_f64(seconds));
+        let routed = |guard| NodeReportStatus { own_route: Some("1".to_owned()), guard, ..NodeReportStatus::default() };
+        let mut pacer = Pacer::default();
+        pacer.wrote(NodeReportStatus::default(), at(100.0));
+        assert_eq!(pacer.pace(&routed(GuardReport::Waiting), Duration::ZERO, at(101.0)), Pace::At(at(101.5)));
+        for (name, guard, moment) in [
+            ("it stands", GuardReport::Standing, 101.25),
+            ("it cannot stand", GuardReport::Denied, 101.25),
+            ("it takes longer", GuardReport::Waiting, 101.5),
+        ] {
+            assert_eq!(pacer.pace(&routed(guard), Duration::ZERO, at(moment)), Pace::Now, "{name}");
+        }
+    }
+
     #[test]
     fn a_report_that_is_gone_or_changed_by_others_is_written_anew_once_a_second() {
         let at = |seconds: f64| Moment::since_boot(Duration::from_secs_f64(seconds));
