@@ -61,7 +61,7 @@ bench-routes: lab-packages lab-control-plane
 bench-services: lab-packages lab-control-plane lab-metallb
 	$(CARGO) bench --bench services
 
-lab: lab-packages lab-routers lab-control-plane lab-older-control-plane lab-migration-partner lab-metallb lab-full-nodes
+lab: lab-packages lab-routers lab-control-plane lab-older-control-plane lab-migration-partner lab-full-nodes
 
 lab-packages:
 	@tests/lab/install-packages
@@ -80,7 +80,7 @@ lab-older-control-plane:
 lab-migration-partner:
 	@tests/lab/build-program migration-partner
 
-# Kubernetes' own framework, for benchmarks to be read beside Cairn's.
+# Kubernetes' own framework and MetalLB, for benchmarks to be read beside Cairn's: no test needs them.
 lab-reference:
 	@tests/lab/build-program reference-ccm
 
