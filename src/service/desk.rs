@@ -378,8 +378,8 @@ mod tests {
     use super::*;
     use crate::api::{AddressPoolSpec, CoolingAddress};
     use crate::config::Pool;
-    use crate::model::Family;
-    use crate::model::views::{Ingress, IpFamilyPolicy, IpMode, TrafficPolicy};
+    use crate::model::views::{Ingress, IpMode};
+    use crate::service::cases;
     use crate::service::pool_status::ObservedPool;
 
     fn at(millis: u64) -> Now {
@@ -394,25 +394,12 @@ mod tests {
         let ingress = ip.map(|ip| Ingress { ip: ip.parse().ok(), ip_mode: IpMode::Vip });
         let finalizers = ip.map(|_| plan::CLEANUP_FINALIZER.to_owned());
         ServiceView {
-            key: key(),
             uid: "u".to_owned(),
             resource_version: version.to_string(),
-            created_seconds: 0,
-            is_deleting: false,
-            is_load_balancer: true,
-            class: None,
-            labels: BTreeMap::new(),
-            annotations: BTreeMap::new(),
-            load_balancer_ip: None,
-            ip_families: vec![Family::V4],
-            ip_family_policy: IpFamilyPolicy::SingleStack,
-            external_traffic_policy: TrafficPolicy::Cluster,
-            local_selector: BTreeMap::new(),
             ports: BTreeSet::new(),
             finalizers: finalizers.into_iter().collect(),
             ingress: ingress.into_iter().collect(),
-            assigned_seconds: None,
-            has_foreign_proxy: false,
+            ..cases::service("web")
         }
     }
 

@@ -179,8 +179,8 @@ mod tests {
     use crate::api::LOAD_BALANCER_CLASS;
     use crate::api::{AddressPoolSpec, AddressPoolStatus};
     use crate::config::Pool;
-    use crate::model::Family;
-    use crate::model::views::{Ingress, IpFamilyPolicy, TrafficPolicy};
+    use crate::model::views::Ingress;
+    use crate::service::cases;
 
     fn key(name: &str) -> ServiceKey {
         ServiceKey::new("default", name)
@@ -191,27 +191,7 @@ mod tests {
     }
 
     fn service(name: &str) -> ServiceView {
-        ServiceView {
-            key: key(name),
-            uid: format!("uid-{name}"),
-            resource_version: "7".to_owned(),
-            created_seconds: 0,
-            is_deleting: false,
-            is_load_balancer: true,
-            class: None,
-            labels: BTreeMap::new(),
-            annotations: BTreeMap::new(),
-            load_balancer_ip: None,
-            ip_families: vec![Family::V4],
-            ip_family_policy: IpFamilyPolicy::SingleStack,
-            external_traffic_policy: TrafficPolicy::Cluster,
-            local_selector: BTreeMap::new(),
-            ports: BTreeSet::new(),
-            finalizers: Vec::new(),
-            ingress: Vec::new(),
-            assigned_seconds: None,
-            has_foreign_proxy: false,
-        }
+        ServiceView { ports: BTreeSet::new(), ..cases::service(name) }
     }
 
     fn ingress(ips: &[&str]) -> Vec<Ingress> {
