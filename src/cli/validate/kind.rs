@@ -1,0 +1,99 @@
+//! What a document turns out to be: one of ours, or an object of Kubernetes itself.
+
+use std::path::Path;
+
+use kube::Resource;
+
+use crate::api::{AddressPool, Advertisement, BgpPeer};
+use crate::config::document::Node;
+use crate::config::nearest::nearest;
+use crate::config::object::Head;
+use crate::config::{CloudConfig, Fault, FieldPath, schema};
+use crate::inventory::Inventory;
+use crate::leader::migration;
+
+/// The kinds that can be checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    CloudConfig,
+    Inventory,
+    LeaderMigration,
+    AddressPool,
+    Advertisement,
+    BgpPeer,
+}
+
+impl Kind {
+    const ALL: [Self; 6] = [
+        Self::CloudConfig,
+        Self::Inventory,
+        Self::LeaderMigration,
+        Self::AddressPool,
+        Self::Advertisement,
+        Self::BgpPeer,
+    ];
+
+    fn api_version(self) -> String {
+        match self {
+            Self::CloudConfig => CloudConfig::API_VERSION.to_owned(),
+            Self::Inventory => Inventory::API_VERSION.to_owned(),
+            Self::LeaderMigration => migration::API_VERSION.to_owned(),
+            Self::AddressPool => AddressPool::api_version(&()).into_owned(),
+            Self::Advertisement => Advertisement::api_version(&()).into_owned(),
+            Self::BgpPeer => BgpPeer::api_version(&()).into_owned(),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::CloudConfig => CloudConfig::KIND,
+            Self::Inventory => Inventory::KIND,
+            Self::LeaderMigration => migration::KIND,
+            Self::AddressPool => "AddressPool",
+            Self::Advertisement => "Advertisement",
+            Self::BgpPeer => "BgpPeer",
+        }
+    }
+
+    /// Versions that are read as well.
+    fn older_versions(self) -> &'static [&'static str] {
+        match self {
+            Self::LeaderMigration => &migration::OLDER_VERSIONS,
+            Self::CloudConfig | Self::Inventory | Self::AddressPool | Self::Advertisement | Self::BgpPeer => &[],
+        }
+    }
+}
+
+/// What a document turns out to be.
+pub(super) enum Recognised {
+    Ours(Kind),
+    /// An object of Kubernetes itself, for the API server to check.
+    Kubernetes,
+}
+
+/// Says what a document is, by its `apiVersion` and `kind`.
+pub(super) fn recognise(file: &Path, document: &Node, head: &Head) -> Result<Recognised, Fault> {
+    let group = head.api_version.split_once('/').map_or("", |(group, _)| group);
+    let fault = |field: &str, message: String| {
+        let field = FieldPath::of(field);
+        let position = document.position_of(&field);
+        Err(Fault::new(field, message).in_file(file).at(position))
+    };
+    let Head { api_version, kind, .. } = head;
+    if let Some(ours) = Kind::ALL.into_iter().find(|ours| ours.name() == kind) {
+        return match ours.api_version() {
+            right if right == *api_version => Ok(Recognised::Ours(ours)),
+            _ if ours.older_versions().contains(&api_version.as_str()) => Ok(Recognised::Ours(ours)),
+            right => fault("apiVersion", format!("{api_version:?} is not that of {kind} here: it takes {right}")),
+        };
+    }
+    if let Some(near) = nearest(kind, Kind::ALL.map(Kind::name)) {
+        return fault("kind", format!("{kind:?} is not a kind: did you mean {near}?"));
+    }
+    if !group.contains('.') || group.ends_with(".k8s.io") {
+        return Ok(Recognised::Kubernetes);
+    }
+    let known: Vec<_> = Kind::ALL.map(|kind| format!("{} of {}", kind.name(), kind.api_version())).to_vec();
+    let takes = schema::one_of(known.iter().map(String::as_str));
+    fault("kind", format!("{kind} of {api_version} is none that can be checked: it takes {takes}"))
+}
