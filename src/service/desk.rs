@@ -6,13 +6,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use tracing::{debug, warn};
 
 use super::allocator::{Changed, Ledger, News, Now};
 use super::leaving::Leaving;
 use super::plan::{self, Action};
+use super::pool_desk::PoolDesk;
 use super::pool_status::{self, ObservedPool};
 use super::term::Terms;
 use crate::api::AddressPoolStatus;
@@ -24,9 +24,6 @@ use crate::cluster::traffic::IN_FLIGHT;
 use crate::cluster::written::is_older;
 use crate::model::views::ServiceView;
 use crate::model::{Moment, Note, PoolName, Scope, ServiceKey};
-
-/// A pool's status changes with every Service; it is written no more often than this.
-const POOL_PACE: Duration = Duration::from_secs(1);
 
 /// One write to be sent.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,15 +59,13 @@ pub(super) struct Desk {
     terms: Option<Terms>,
     ledger: Ledger,
     services: BTreeMap<ServiceKey, Arc<ServiceView>>,
-    pools: BTreeMap<PoolName, Arc<ObservedPool>>,
+    pools: PoolDesk,
     /// Services that have to be looked at, the oldest first.
     queue: BTreeSet<(i64, ServiceKey)>,
     /// Services whose write waits until the next leader would know what they give back.
     gated: BTreeSet<ServiceKey>,
     /// When they are looked at, whatever pools say.
     gate_opens: Option<Moment>,
-    pool_queue: BTreeSet<PoolName>,
-    pool_written: BTreeMap<PoolName, Moment>,
     on_their_way: BTreeSet<Object>,
     /// What was heard of Services with a write on its way.
     held_back: BTreeMap<ServiceKey, Option<Arc<ServiceView>>>,
@@ -89,12 +84,10 @@ impl Desk {
             terms: None,
             ledger: Ledger::default(),
             services: BTreeMap::new(),
-            pools: BTreeMap::new(),
+            pools: PoolDesk::default(),
             queue: BTreeSet::new(),
             gated: BTreeSet::new(),
             gate_opens: None,
-            pool_queue: BTreeSet::new(),
-            pool_written: BTreeMap::new(),
             on_their_way: BTreeSet::new(),
             held_back: BTreeMap::new(),
             leaving: Leaving::default(),
@@ -134,8 +127,8 @@ impl Desk {
             self.terms = Some(Terms::new(self.lease_term, self.services.values().map(|view| &**view)));
         }
         if let Some(pools) = pools {
-            self.see_pools(pools);
-            news.pools = Some(self.pools.clone());
+            self.pools.see(pools);
+            news.pools = Some(self.pools.known().clone());
         }
         self.apply(news, now);
     }
@@ -144,7 +137,7 @@ impl Desk {
         let keys: Vec<_> = news.services.keys().cloned().collect();
         let Changed { services, pools } = self.ledger.apply(news, now);
         services.into_iter().chain(keys).for_each(|key| self.enqueue(key));
-        self.pool_queue.extend(pools);
+        self.pools.enqueue(pools);
     }
 
     /// Keeps the newer of what is known and what is seen of a Service; whether that is news.
@@ -159,20 +152,6 @@ impl Desk {
         true
     }
 
-    fn see_pools(&mut self, pools: BTreeMap<PoolName, Arc<ObservedPool>>) {
-        let mut newest = BTreeMap::new();
-        for (name, pool) in pools {
-            let known = self.pools.get(&name);
-            let is_behind = known.filter(|known| is_older(&pool.resource_version, &known.resource_version));
-            let pool = is_behind.cloned().unwrap_or(pool);
-            if known != Some(&pool) {
-                self.pool_queue.insert(name.clone());
-            }
-            newest.insert(name, pool);
-        }
-        self.pools = newest;
-    }
-
     fn enqueue(&mut self, key: ServiceKey) {
         self.gated.remove(&key);
         let created = self.services.get(&key).map_or(0, |view| view.created_seconds);
@@ -185,7 +164,7 @@ impl Desk {
         for object in self.backoff.take_due(now.moment) {
             match object {
                 Object::Service(key) => self.enqueue(key),
-                Object::Pool(name) => _ = self.pool_queue.insert(name),
+                Object::Pool(name) => self.pools.enqueue([name]),
             }
         }
         if self.gate_opens.is_some_and(|opens| opens <= now.moment) {
@@ -251,10 +230,9 @@ impl Desk {
         for &address in &action.frees {
             let Some(pool) = self.ledger.cools_in(address) else { continue };
             if self.leaving.note(address, &pool, key, now) {
-                self.pool_queue.insert(pool.clone());
+                self.pools.enqueue([pool.clone()]);
             }
-            let status = self.pools.get(&pool).map(|pool| &pool.status);
-            may &= self.leaving.is_told(address, status, now.moment);
+            may &= self.leaving.is_told(address, self.pools.status(&pool), now.moment);
         }
         may
     }
@@ -265,30 +243,27 @@ impl Desk {
     }
 
     fn pool_writes(&mut self, now: Now) -> Vec<Write> {
-        let mut writes = Vec::new();
-        for name in self.pool_queue.clone() {
+        let (on_their_way, backoff) = (&self.on_their_way, &self.backoff);
+        let due = self.pools.take_due(now.moment, |name| {
             let object = Object::Pool(name.clone());
-            let is_due = self.pool_due(&name) <= Some(now.moment) && self.backoff.is_due(&object, now.moment);
-            if self.on_their_way.contains(&object) || !is_due {
+            !on_their_way.contains(&object) && backoff.is_due(&object, now.moment)
+        });
+        let mut writes = Vec::new();
+        for name in due {
+            let object = Object::Pool(name.clone());
+            let (Some(pool), Some(mut report)) = (self.pools.known().get(&name), self.ledger.report(&name)) else {
                 continue;
-            }
-            self.pool_queue.remove(&name);
-            let (Some(pool), Some(mut report)) = (self.pools.get(&name), self.ledger.report(&name)) else { continue };
+            };
             self.leaving.add_to(&name, &mut report);
             let Some(status) = pool_status::status(pool, &report, now.unix_seconds, super::apply::time) else {
                 self.backoff.succeeded(&object);
                 continue;
             };
             writes.push(Write::Pool(name.clone(), pool.resource_version.clone(), Box::new(status)));
-            self.pool_written.insert(name, now.moment);
+            self.pools.sent(name, now.moment);
             self.on_their_way.insert(object);
         }
         writes
-    }
-
-    /// When a pool may be written again; `None` is at once.
-    fn pool_due(&self, name: &PoolName) -> Option<Moment> {
-        self.pool_written.get(name).map(|written| *written + POOL_PACE)
     }
 
     /// Takes the answer to a write.
@@ -299,10 +274,10 @@ impl Desk {
                 let object = Object::Pool(name.clone());
                 self.on_their_way.remove(&object);
                 if let Some(pool) = self.settle(object, result, now) {
-                    self.pools.insert(name.clone(), Arc::new(*pool));
+                    self.pools.answered(name, *pool);
                     self.open_gate();
                 } else {
-                    self.pool_queue.insert(name);
+                    self.pools.enqueue([name]);
                 }
             }
         }
@@ -364,9 +339,9 @@ impl Desk {
     /// When to ask for writes again, even without news.
     pub(super) fn deadline(&self) -> Option<Moment> {
         let is_full = self.on_their_way.len() >= IN_FLIGHT;
-        let pools = self.pool_queue.iter().filter(|name| !self.on_their_way.contains(&Object::Pool((*name).clone())));
+        let is_on_its_way = |name: &PoolName| self.on_their_way.contains(&Object::Pool(name.clone()));
         let retry = |name: &PoolName| self.backoff.until(&Object::Pool(name.clone()));
-        let pools = pools.map(|name| self.pool_due(name).max(retry(name)).unwrap_or_default()).min();
+        let pools = self.pools.deadline(is_on_its_way, retry);
         let gated = self.gate_opens.filter(|_| !self.gated.is_empty());
         let retries = self.backoff.deadline();
         [self.ledger.deadline(), pools, gated, retries].into_iter().flatten().filter(|_| !is_full).min()
@@ -374,153 +349,4 @@ impl Desk {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::api::{AddressPoolSpec, CoolingAddress};
-    use crate::config::Pool;
-    use crate::model::views::{Ingress, IpMode};
-    use crate::service::cases;
-    use crate::service::pool_status::ObservedPool;
-
-    fn at(millis: u64) -> Now {
-        Now { moment: Moment::since_boot(Duration::from_secs(1000) + Duration::from_millis(millis)), unix_seconds: 0 }
-    }
-
-    fn key() -> ServiceKey {
-        ServiceKey::new("default", "web")
-    }
-
-    fn view(version: u32, ip: Option<&str>) -> ServiceView {
-        let ingress = ip.map(|ip| Ingress { ip: ip.parse().ok(), ip_mode: IpMode::Vip });
-        let finalizers = ip.map(|_| plan::CLEANUP_FINALIZER.to_owned());
-        ServiceView {
-            uid: "u".to_owned(),
-            resource_version: version.to_string(),
-            ports: BTreeSet::new(),
-            finalizers: finalizers.into_iter().collect(),
-            ingress: ingress.into_iter().collect(),
-            ..cases::service("web")
-        }
-    }
-
-    fn pool(version: u32, status: AddressPoolStatus) -> (PoolName, Arc<ObservedPool>) {
-        let spec = AddressPoolSpec {
-            addresses: vec!["10.60.0.10-10.60.0.11".to_owned()],
-            auto_assign: true,
-            reuse_after_seconds: 60,
-            ..AddressPoolSpec::default()
-        };
-        let pool = ObservedPool {
-            resource_version: version.to_string(),
-            created_seconds: 0,
-            generation: Some(1),
-            is_deleting: false,
-            check: Pool::check("a", &spec),
-            blocks: Vec::new(),
-            draining: Vec::new(),
-            cooling: Vec::new(),
-            status,
-        };
-        ("a".parse().expect("a name"), Arc::new(pool))
-    }
-
-    fn hear(desk: &mut Desk, view: ServiceView, now: Now) {
-        desk.hear(BTreeMap::from([(key(), Some(Arc::new(view)))]), None, News::default(), now);
-    }
-
-    fn desk() -> Desk {
-        let mut desk = Desk::new(7, Scope::Default, 4);
-        let pools = Some(BTreeMap::from([pool(1, AddressPoolStatus::default())]));
-        desk.hear(BTreeMap::from([(key(), Some(Arc::new(view(1, None))))]), pools, News::default(), at(0));
-        desk
-    }
-
-    /// The writes to Services, by their addresses, and the status of the pool if it is written.
-    fn sent(desk: &mut Desk, now: Now) -> (Vec<Action>, Option<AddressPoolStatus>) {
-        let (mut actions, mut status) = (Vec::new(), None);
-        for write in desk.writes(now) {
-            match write {
-                Write::Service(_, action) => actions.push(*action),
-                Write::Pool(_, _, written) => status = Some(*written),
-            }
-        }
-        (actions, status)
-    }
-
-    fn served(desk: &mut Desk, version: u32, ip: Option<&str>, action: Action, now: Now) {
-        desk.answered(Answered::Service(key(), Box::new(action), Ok(Box::new(view(version, ip)))), now);
-    }
-
-    fn told(desk: &mut Desk, version: u32, status: AddressPoolStatus, now: Now) {
-        let (name, pool) = pool(version, status);
-        desk.answered(Answered::Pool(name, Ok(Box::new(ObservedPool::clone(&pool)))), now);
-    }
-
-    #[test]
-    fn one_write_serves_a_service_and_its_own_echo_leads_to_none() {
-        let mut desk = desk();
-        let (actions, status) = sent(&mut desk, at(0));
-        assert_eq!(actions.len(), 1);
-        assert_eq!(status.and_then(|status| status.ipv4).map(|counts| counts.used), Some(1));
-        served(&mut desk, 2, Some("10.60.0.10"), actions[0].clone(), at(5));
-        hear(&mut desk, view(1, None), at(6));
-        hear(&mut desk, view(2, Some("10.60.0.10")), at(7));
-        assert_eq!(sent(&mut desk, at(8)).0, [], "a store that lags behind says nothing new");
-        assert_eq!(desk.words().len(), 1, "one Event");
-    }
-
-    #[test]
-    fn what_is_heard_of_a_service_while_it_is_written_is_looked_at_afterwards() {
-        let mut desk = desk();
-        let (actions, _) = sent(&mut desk, at(0));
-        hear(&mut desk, ServiceView { is_load_balancer: false, ..view(3, None) }, at(1));
-        assert_eq!(sent(&mut desk, at(2)).0, [], "one write of an object at a time");
-        desk.answered(Answered::Service(key(), Box::new(actions[0].clone()), Err(WriteError::Conflict)), at(3));
-        assert_eq!(sent(&mut desk, at(4)).0, [], "it is no load balancer any more and has nothing of us");
-    }
-
-    #[test]
-    fn a_refused_write_is_tried_again_later_and_not_before() {
-        let mut desk = desk();
-        let (actions, _) = sent(&mut desk, at(0));
-        desk.answered(Answered::Service(key(), Box::new(actions[0].clone()), Err(WriteError::TimedOut)), at(1));
-        assert_eq!(sent(&mut desk, at(2)).0, []);
-        assert!(desk.deadline().is_some_and(|deadline| deadline <= at(21).moment));
-        assert_eq!(sent(&mut desk, at(21)).0.len(), 1);
-    }
-
-    #[test]
-    fn a_pools_status_is_written_once_a_second() {
-        let mut desk = desk();
-        let (actions, status) = sent(&mut desk, at(0));
-        told(&mut desk, 2, status.expect("a status"), at(1));
-        served(&mut desk, 2, Some("10.60.0.10"), actions[0].clone(), at(2));
-        desk.hear(BTreeMap::from([(key(), None)]), None, News::default(), at(3));
-        assert_eq!(sent(&mut desk, at(4)).1, None);
-        assert_eq!(desk.deadline(), Some(at(1000).moment));
-        assert!(sent(&mut desk, at(1000)).1.is_some());
-    }
-
-    #[test]
-    fn a_service_gives_back_an_address_once_the_pool_says_so_for_the_next_leader() {
-        let mut desk = desk();
-        let (actions, status) = sent(&mut desk, at(0));
-        told(&mut desk, 2, status.expect("a status"), at(1));
-        served(&mut desk, 2, Some("10.60.0.10"), actions[0].clone(), at(2));
-        assert_eq!(sent(&mut desk, at(2000)), (vec![], None));
-        hear(&mut desk, ServiceView { is_deleting: true, ..view(3, Some("10.60.0.10")) }, at(2000));
-        let (actions, status) = sent(&mut desk, at(2000));
-        let status = status.expect("a status, at once");
-        let cooling = |entry: &CoolingAddress| (entry.address.clone(), entry.service.clone());
-        assert_eq!(
-            status.cooling.iter().map(cooling).collect::<Vec<_>>(),
-            [("10.60.0.10".into(), "default/web".into())]
-        );
-        assert_eq!(actions, [], "not yet");
-        assert_eq!(desk.deadline(), Some(at(7000).moment), "it waits no longer than is reasonable");
-        told(&mut desk, 3, status, at(2005));
-        let (actions, _) = sent(&mut desk, at(2005));
-        assert_eq!(actions.len(), 1);
-        assert_eq!(actions[0].note, Some(Note::LoadBalancerDeleted));
-    }
-}
+mod tests;

@@ -18,6 +18,7 @@ pub mod explain;
 mod leaving;
 mod observe;
 pub mod plan;
+mod pool_desk;
 pub mod pool_status;
 pub mod request;
 #[cfg(test)]

@@ -1,0 +1,86 @@
+//! The pools on the desk: what is known of them, and whose status is to be written when.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::pool_status::ObservedPool;
+use crate::api::AddressPoolStatus;
+use crate::cluster::written::is_older;
+use crate::model::{Moment, PoolName};
+
+/// A pool's status changes with every Service; it is written no more often than this.
+const PACE: Duration = Duration::from_secs(1);
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct PoolDesk {
+    known: BTreeMap<PoolName, Arc<ObservedPool>>,
+    /// Those of which there may be something else to say.
+    queue: BTreeSet<PoolName>,
+    written: BTreeMap<PoolName, Moment>,
+}
+
+impl PoolDesk {
+    /// Every pool that is known.
+    pub(super) fn known(&self) -> &BTreeMap<PoolName, Arc<ObservedPool>> {
+        &self.known
+    }
+
+    /// A pool's status as it was last written or seen.
+    pub(super) fn status(&self, name: &PoolName) -> Option<&AddressPoolStatus> {
+        self.known.get(name).map(|pool| &pool.status)
+    }
+
+    /// Keeps the newer of what is known and what is seen of each; a pool that is not seen is gone.
+    pub(super) fn see(&mut self, pools: BTreeMap<PoolName, Arc<ObservedPool>>) {
+        let mut newest = BTreeMap::new();
+        for (name, pool) in pools {
+            let known = self.known.get(&name);
+            let is_behind = known.filter(|known| is_older(&pool.resource_version, &known.resource_version));
+            let pool = is_behind.cloned().unwrap_or(pool);
+            if known != Some(&pool) {
+                self.queue.insert(name.clone());
+            }
+            newest.insert(name, pool);
+        }
+        self.known = newest;
+    }
+
+    /// A pool as the API server answered that it is.
+    pub(super) fn answered(&mut self, name: PoolName, pool: ObservedPool) {
+        self.known.insert(name, Arc::new(pool));
+    }
+
+    /// There may be something else to say of these.
+    pub(super) fn enqueue(&mut self, names: impl IntoIterator<Item = PoolName>) {
+        self.queue.extend(names);
+    }
+
+    /// Takes those whose time has come, and who `may` be written.
+    pub(super) fn take_due(&mut self, now: Moment, may: impl Fn(&PoolName) -> bool) -> Vec<PoolName> {
+        let due: Vec<_> = self.queue.iter().filter(|name| self.due(name) <= Some(now) && may(name)).cloned().collect();
+        due.iter().for_each(|name| _ = self.queue.remove(name));
+        due
+    }
+
+    /// The status of a pool is on its way.
+    pub(super) fn sent(&mut self, name: PoolName, now: Moment) {
+        self.written.insert(name, now);
+    }
+
+    /// When the next is to be taken, of those that wait for no answer; `retry` is when one that failed may be.
+    pub(super) fn deadline(
+        &self,
+        is_on_its_way: impl Fn(&PoolName) -> bool,
+        retry: impl Fn(&PoolName) -> Option<Moment>,
+    ) -> Option<Moment> {
+        let waiting = self.queue.iter().filter(|name| !is_on_its_way(name));
+        waiting.map(|name| self.due(name).max(retry(name)).unwrap_or_default()).min()
+    }
+
+    /// When a pool may be written again; `None` is at once.
+    fn due(&self, name: &PoolName) -> Option<Moment> {
+        self.written.get(name).map(|written| *written + PACE)
+    }
+}
