@@ -6,9 +6,10 @@ use std::sync::Arc;
 use super::Machine;
 use super::bmc::check::{check_defaults, check_fencing_defaults};
 use super::digest::digest;
-use super::document::{Location, Sourced};
+use super::document::{Extent, Sourced};
 use super::entry::{Inherited, check_machine};
 use super::instance_type::InstanceTypes;
+use super::location::Locations;
 use super::matching::Index;
 use super::place::FieldPlace;
 use super::unique::refuse_shared;
@@ -93,15 +94,6 @@ impl Inventory {
     }
 }
 
-/// Whether documents are all there are, or others could not be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Extent {
-    /// All there are.
-    Whole,
-    /// Some; what is missing in them may be in the others.
-    Part,
-}
-
 /// What the machines of a document inherit.
 fn inherited<'a>(
     source: &'a Sourced,
@@ -145,40 +137,6 @@ fn acknowledged(
         }
     }
     acknowledged
-}
-
-/// Locations of all documents by name.
-pub(super) struct Locations<'a> {
-    pub(super) by_name: BTreeMap<&'a str, &'a Location>,
-    pub(super) extent: Extent,
-}
-
-impl<'a> Locations<'a> {
-    fn of(sources: &'a [Sourced], extent: Extent, faults: &mut Faults) -> Self {
-        let mut places: BTreeMap<&str, (FieldPlace<'_>, &Location)> = BTreeMap::new();
-        for source in sources {
-            for (name, location) in &source.document.locations {
-                let place = FieldPlace { source, field: FieldPath::of("locations").field(name) };
-                check_location(location, &place, faults);
-                match places.get(name.as_str()) {
-                    Some((first, _)) => place.tell_shared(&format!("location {name}"), first, faults),
-                    None => drop(places.insert(name, (place, location))),
-                }
-            }
-        }
-        let by_name = places.into_iter().map(|(name, (_, location))| (name, location)).collect();
-        Self { by_name, extent }
-    }
-}
-
-fn check_location(location: &Location, place: &FieldPlace<'_>, faults: &mut Faults) {
-    let Location { region, zone, room, row, rack, power_feeds } = location;
-    for (name, value) in [("region", region), ("zone", zone), ("room", room), ("row", row), ("rack", rack)] {
-        value.iter().for_each(|value| place.field(name).check_label_value(value, faults));
-    }
-    for (index, feed) in power_feeds.iter().enumerate() {
-        place.field("powerFeeds").entry(index).check_label_value(feed, faults);
-    }
 }
 
 #[cfg(test)]

@@ -250,3 +250,12 @@ pub struct AddressEntry {
     /// The address or name.
     pub address: String,
 }
+
+/// Whether documents are all there are, or others could not be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// All there are.
+    Whole,
+    /// Some; what is missing in them may be in the others.
+    Part,
+}

@@ -1,6 +1,5 @@
 //! Whether what was typed of one machine can be right.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use k8s_openapi::jiff::Timestamp;
@@ -8,9 +7,10 @@ use k8s_openapi::jiff::Timestamp;
 use super::bmc::Fencing;
 use super::bmc::check::{check_bmc, check_fencing};
 use super::bmc::document::BmcDefaults;
-use super::catalog::{Extent, Locations};
-use super::document::{AddressEntry, Location, MachineEntry, MaintenanceEntry, MatchEntry, TaintEntry};
+use super::document::{AddressEntry, Extent, Location, MachineEntry, MaintenanceEntry, MatchEntry, TaintEntry};
 use super::instance_type::InstanceTypes;
+use super::label::{check_annotations, check_labels};
+use super::location::Locations;
 use super::machine::Place;
 use super::place::FieldPlace;
 use super::{MacAddress, Machine, MachineAddress, MachineState, Maintenance, MatchKeys, SystemUuid};
@@ -179,32 +179,6 @@ fn check_ip(text: &str, place: &FieldPlace<'_>, faults: &mut Faults) -> Option<I
 /// A host or domain name: the same form as a Node's name (RFC 1123).
 fn check_host(text: &str, place: &FieldPlace<'_>, faults: &mut Faults) -> Option<String> {
     place.parse::<NodeName>(text, faults).map(|_| text.to_owned())
-}
-
-/// Checks labels that a machine, or its type, gives a Node.
-pub(super) fn check_labels(labels: &BTreeMap<String, String>, place: &FieldPlace<'_>, faults: &mut Faults) {
-    for (key, value) in labels {
-        let message = label::key_fault(key).or_else(|| label::value_fault(value)).or_else(|| reserved_fault(key));
-        message.into_iter().for_each(|message| place.field(key).tell(message, faults));
-    }
-}
-
-fn check_annotations(annotations: &BTreeMap<String, String>, place: &FieldPlace<'_>, faults: &mut Faults) {
-    for key in annotations.keys() {
-        let message = label::key_fault(key).map(|message| message.replace("a label", "an annotation"));
-        let message = message.or_else(|| reserved_fault(key));
-        message.into_iter().for_each(|message| place.field(key).tell(message, faults));
-    }
-}
-
-fn reserved_fault(key: &str) -> Option<String> {
-    if label::is_reserved(key) {
-        Some(format!("{key} is for Kubernetes to set: it takes keys outside kubernetes.io and k8s.io"))
-    } else if key.starts_with("cairn.dev/") {
-        Some(format!("{key} is for Cairn to set: it takes keys outside cairn.dev"))
-    } else {
-        None
-    }
 }
 
 /// Prefixes of taints that come and go with what controllers see.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use regex_lite::Regex;
 
 use super::document::{HardwareEntry, HardwarePatterns, InstanceTypeEntry, MachineEntry, Sourced};
-use super::entry::check_labels;
+use super::label::check_labels;
 use super::place::FieldPlace;
 use crate::config::{Faults, FieldPath};
 

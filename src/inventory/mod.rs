@@ -19,6 +19,8 @@ pub mod document;
 mod entry;
 pub mod file;
 mod instance_type;
+mod label;
+mod location;
 pub mod mac;
 pub mod machine;
 pub mod matching;
@@ -39,7 +41,8 @@ use crate::model::MachineId;
 
 pub use crate::model::MachineState;
 pub use brake::Removals;
-pub use catalog::{Extent, Inventory};
+pub use catalog::Inventory;
+pub use document::Extent;
 pub use mac::MacAddress;
 pub use machine::{Machine, MachineAddress, Maintenance, MatchKeys};
 pub use matching::{Match, NodeIdentity, Survey};
