@@ -9,8 +9,9 @@ use crate::agent::snapshot::{NodeRouteView, OwnCidr, Snapshot};
 use crate::api::{EntryFlag, NodeRoute, NodeRouteSpec};
 use crate::config::Peer;
 use crate::model::LocalAddress;
-use crate::model::views::{EndpointCounts, EndpointView, Ingress, IpFamilyPolicy, IpMode, ServiceView, TrafficPolicy};
-use crate::model::{Family, PortProtocol, Prefix, Scope, ServiceKey};
+use crate::model::cases;
+use crate::model::views::{EndpointCounts, EndpointView, Ingress, IpMode, ServiceView, TrafficPolicy};
+use crate::model::{Family, Prefix, Scope, ServiceKey};
 
 /// Builds the snapshot of node `n1`.
 pub(super) struct Builder(Snapshot);
@@ -116,24 +117,8 @@ pub(super) fn local(interface: &str, cidr: &str) -> LocalAddress {
 /// `default/web` with the address 10.60.0.10 and TCP port 80.
 pub(super) fn web(external_traffic_policy: TrafficPolicy) -> ServiceView {
     ServiceView {
-        key: ServiceKey::new("default", "web"),
-        uid: "u".to_owned(),
-        resource_version: "1".to_owned(),
-        created_seconds: 0,
-        is_deleting: false,
-        is_load_balancer: true,
-        class: None,
-        labels: BTreeMap::new(),
-        annotations: BTreeMap::new(),
-        load_balancer_ip: None,
-        ip_families: vec![Family::V4],
-        ip_family_policy: IpFamilyPolicy::SingleStack,
         external_traffic_policy,
-        local_selector: BTreeMap::new(),
-        ports: [(PortProtocol::Tcp, 80)].into(),
-        finalizers: Vec::new(),
         ingress: vec![Ingress { ip: Some("10.60.0.10".parse().expect("an address")), ip_mode: IpMode::Vip }],
-        assigned_seconds: None,
-        has_foreign_proxy: false,
+        ..cases::service("web")
     }
 }

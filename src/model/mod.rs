@@ -3,6 +3,8 @@
 //! Everything here is a value. Nothing here reads a clock, a socket, a file or the API server.
 //! Start reading at [`names`] (who), [`net`] (where), [`views`] (what is), [`intents`] and [`fib`] (what should be).
 
+#[cfg(test)]
+pub(crate) mod cases;
 pub mod claim;
 pub mod fib;
 pub mod intents;

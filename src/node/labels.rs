@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::plan::MachineFacts;
+use super::facts::MachineFacts;
 use crate::config::label::is_reserved;
 
 /// The well-known labels: today's name, and the one before it.

@@ -9,6 +9,7 @@
 
 pub mod addresses;
 mod apply;
+pub mod facts;
 mod labels;
 pub mod metrics;
 mod observe;

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::plan::{self, MachineFacts, Observed, ObservedMachine, ObservedNode};
+use super::facts::MachineFacts;
+use super::plan::{self, Observed, ObservedMachine, ObservedNode};
 use crate::api::NodeReportStatus;
 use crate::inventory::{Finding, InventoryState, Machine, MachineAddress, NodeIdentity, SharedKeys};
 use crate::model::views::{NodeAddress, NodeAddressKind, NodeView};

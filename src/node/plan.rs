@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::addresses;
+use super::facts::MachineFacts;
 use super::labels;
 use crate::model::views::{MATCHED_MACHINE, MATCHED_UUID, NodeAddress, NodeView, Taint, UNINITIALIZED};
 use crate::model::{MachineId, NodeName, Note, ProviderId};
@@ -42,31 +43,6 @@ pub enum ObservedMachine {
     Unknown(String),
     /// Its keys contradict each other, and how.
     Mismatch(String),
-}
-
-/// What a Node gets from its machine.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MachineFacts {
-    /// Its id.
-    pub id: MachineId,
-    /// Another provider's ID that its Node may have.
-    pub foreign_id: Option<String>,
-    /// Its addresses in order; empty leaves them to the kubelet.
-    pub addresses: Vec<NodeAddress>,
-    /// `node.kubernetes.io/instance-type`.
-    pub instance_type: Option<String>,
-    /// `topology.kubernetes.io/zone`.
-    pub zone: Option<String>,
-    /// `topology.kubernetes.io/region`.
-    pub region: Option<String>,
-    /// Labels of our own prefix; those without a value are taken off.
-    pub own_labels: BTreeMap<String, Option<String>>,
-    /// Other labels; those the Node has already stay as they are.
-    pub labels: BTreeMap<String, String>,
-    /// Annotations for a new Node.
-    pub annotations: BTreeMap<String, String>,
-    /// Taints for a new Node.
-    pub taints: Vec<Taint>,
 }
 
 /// What to do, and what to say.

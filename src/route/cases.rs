@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::plan::{About, ObservedRoute, Plan, Planner, RouteAction};
 use super::spec::Responsibility;
 use crate::api::{NodeReportStatus, Reached, RouteReport, WitnessAnswer, majority};
+use crate::model::cases;
 use crate::model::views::{NodeAddress, NodeAddressKind, NodeView, Truth};
 use crate::model::{Moment, NodeName, Note};
 
@@ -19,24 +20,11 @@ pub(super) fn node(number: usize) -> NodeView {
     let (high, low) = (number / 256, number % 256);
     let address = format!("10.90.{high}.{low}");
     NodeView {
-        name: name(number),
-        uid: format!("uid-n{number}"),
-        resource_version: "1".to_owned(),
-        created_seconds: 0,
-        is_deleting: false,
-        labels: BTreeMap::new(),
-        annotations: BTreeMap::new(),
-        provided_node_ip: None,
-        provider_id: None,
         pod_cidrs: vec![format!("10.{}.{low}.0/24", 244 - high).parse().expect("a prefix")],
-        unread_pod_cidrs: Vec::new(),
-        pod_cidr_unavailable: None,
-        taints: Vec::new(),
         addresses: vec![NodeAddress { kind: NodeAddressKind::InternalIp, address }],
         ready: Some(Truth::True),
-        network_unavailable: None,
-        system_uuid: None,
         boot_id: Some("boot-1".to_owned()),
+        ..cases::node(&format!("n{number}"))
     }
 }
 

@@ -11,8 +11,6 @@
 
 pub mod allocator;
 mod apply;
-#[cfg(test)]
-mod cases;
 mod desk;
 pub mod explain;
 mod leaving;
@@ -41,6 +39,8 @@ use crate::cluster::clock;
 use crate::cluster::events::{Events, about_service};
 use crate::cluster::store::Store;
 use crate::config::selector::Labels;
+#[cfg(test)]
+use crate::model::cases;
 use crate::model::views::{NodeView, ServiceView};
 use crate::model::{NodeName, Note, PoolName, Prefix, Scope, ServiceKey, Severity};
 use allocator::{News, Now};

@@ -205,17 +205,10 @@ fn addresses(field: &str, text: &str, families: &[Family]) -> Result<Vec<IpAddr>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::cases::service;
 
     fn view(annotations: &[(&str, &str)], load_balancer_ip: Option<&str>) -> ServiceView {
         ServiceView {
-            key: ServiceKey::new("default", "web"),
-            uid: "uid".to_owned(),
-            resource_version: "1".to_owned(),
-            created_seconds: 0,
-            is_deleting: false,
-            is_load_balancer: true,
-            class: None,
-            labels: BTreeMap::new(),
             annotations: annotations
                 .iter()
                 .map(|(key, value)| (key.to_string(), value.to_string()))
@@ -223,13 +216,7 @@ mod tests {
             load_balancer_ip: load_balancer_ip.map(str::to_owned),
             ip_families: vec![Family::V4, Family::V6],
             ip_family_policy: IpFamilyPolicy::RequireDualStack,
-            external_traffic_policy: TrafficPolicy::Cluster,
-            local_selector: BTreeMap::new(),
-            ports: BTreeSet::new(),
-            finalizers: Vec::new(),
-            ingress: Vec::new(),
-            assigned_seconds: None,
-            has_foreign_proxy: false,
+            ..service("web")
         }
     }
 

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::lifecycle::brake::Deletions;
 use crate::model::Moment;
+use crate::model::cases;
 use crate::model::views::UNINITIALIZED;
 
 fn taint(key: &str, effect: &str) -> Taint {
@@ -20,26 +21,7 @@ fn shutdown() -> Taint {
 
 /// An initialized Node that is not Ready.
 pub(in crate::lifecycle) fn node(name: &str) -> NodeView {
-    NodeView {
-        name: name.parse().expect("a name"),
-        uid: format!("uid-{name}"),
-        resource_version: "1".to_owned(),
-        created_seconds: 0,
-        is_deleting: false,
-        labels: BTreeMap::new(),
-        annotations: BTreeMap::new(),
-        provided_node_ip: None,
-        provider_id: Some(format!("cairn://m-{name}")),
-        pod_cidrs: Vec::new(),
-        unread_pod_cidrs: Vec::new(),
-        pod_cidr_unavailable: None,
-        taints: Vec::new(),
-        addresses: Vec::new(),
-        ready: Some(Truth::False),
-        network_unavailable: None,
-        system_uuid: None,
-        boot_id: None,
-    }
+    NodeView { provider_id: Some(format!("cairn://m-{name}")), ready: Some(Truth::False), ..cases::node(name) }
 }
 
 fn acknowledged(name: &str) -> NodeView {

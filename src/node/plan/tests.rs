@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::model::cases;
 use crate::model::views::NodeAddressKind;
 
 pub(super) fn address(kind: NodeAddressKind, address: &str) -> NodeAddress {
@@ -24,24 +25,9 @@ pub(super) fn strings(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
 /// A Node as the kubelet registers it for a cloud provider.
 pub(super) fn tainted(name: &str) -> NodeView {
     NodeView {
-        name: name.parse().expect("a name"),
-        uid: format!("uid-{name}"),
-        resource_version: "1".to_owned(),
-        created_seconds: 0,
-        is_deleting: false,
-        labels: BTreeMap::new(),
-        annotations: BTreeMap::new(),
-        provided_node_ip: None,
-        provider_id: None,
-        pod_cidrs: Vec::new(),
-        unread_pod_cidrs: Vec::new(),
-        pod_cidr_unavailable: None,
         taints: vec![taint(UNINITIALIZED)],
         addresses: vec![address(NodeAddressKind::Hostname, name)],
-        ready: None,
-        network_unavailable: None,
-        system_uuid: None,
-        boot_id: None,
+        ..cases::node(name)
     }
 }
 
