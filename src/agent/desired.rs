@@ -17,7 +17,7 @@ use crate::agent::snapshot::{NodeRouteView, Snapshot};
 use crate::agent::witness;
 use crate::api::PeerException;
 use crate::config::peer::Peer;
-use crate::model::{FibRoute, FibWish, Moment, Neighbour, NextHops, NodeName, Prefix, RouterId};
+use crate::model::{FibRoute, FibWish, LocalAddress, Moment, Neighbour, NextHops, NodeName, Prefix, RouterId};
 
 /// What is remembered from one plan to the next.
 #[derive(Debug, Clone, Default)]
@@ -51,6 +51,8 @@ pub struct Desired {
     pub next_hops: NextHops,
     /// The pod CIDRs of this node.
     pub own_pod_cidrs: Vec<Prefix>,
+    /// The networks that this node's addresses are on.
+    pub networks: BTreeSet<Prefix>,
     /// The version of the own `NodeRoute` all this follows from.
     pub own_route: Option<String>,
     /// The nodes this one is a witness for.
@@ -89,6 +91,7 @@ pub fn plan(snapshot: &Snapshot, memory: &mut Memory, now: Moment) -> Desired {
         router_id: router_id(snapshot, own),
         next_hops: next_hops(snapshot, own),
         own_pod_cidrs: own.map(|route| route.pod_cidrs.clone()).unwrap_or_default(),
+        networks: networks(snapshot, own),
         own_route: own.map(|route| route.digest.clone()),
         witnessed,
         entries,
@@ -99,6 +102,12 @@ pub fn plan(snapshot: &Snapshot, memory: &mut Memory, now: Moment) -> Desired {
 fn own_addresses<'a>(snapshot: &'a Snapshot, own: Option<&'a Arc<NodeRouteView>>) -> impl Iterator<Item = IpAddr> + 'a {
     let is_local = |address: &IpAddr| snapshot.local.iter().any(|local| local.address == *address);
     own.into_iter().flat_map(|route| route.addresses.iter().copied()).filter(is_local)
+}
+
+/// The networks of the interfaces that hold them.
+fn networks(snapshot: &Snapshot, own: Option<&Arc<NodeRouteView>>) -> BTreeSet<Prefix> {
+    let is_of_nodes = |local: &&LocalAddress| own.is_some_and(|route| route.addresses.contains(&local.address));
+    snapshot.local.iter().filter(is_of_nodes).map(|local| local.prefix).collect()
 }
 
 fn next_hops(snapshot: &Snapshot, own: Option<&Arc<NodeRouteView>>) -> NextHops {
@@ -164,6 +173,17 @@ mod tests {
             .build();
         let next_hops = plan(&snapshot, &mut Memory::default(), Moment::default()).next_hops;
         assert_eq!(next_hops.v4.map(|a| a.to_string()).as_deref(), Some("10.90.0.11"));
+    }
+
+    #[test]
+    fn the_networks_are_those_of_the_node_s_own_addresses() {
+        let snapshot = snapshot()
+            .node(node_route("n1", &["10.90.0.11", "fd90::11", "192.0.2.11"], &["10.244.0.0/24"]))
+            .local([local("eth0", "10.90.0.11/24"), local("eth0", "fd90::11/64"), local("eth0", "10.90.7.1/24")])
+            .local([local("cni0", "10.244.0.1/24"), local("eth1", "10.91.0.11/24")])
+            .build();
+        let networks = plan(&snapshot, &mut Memory::default(), Moment::default()).networks;
+        assert_eq!(networks.iter().map(ToString::to_string).collect::<Vec<_>>(), ["10.90.0.0/24", "fd90::/64"]);
     }
 
     #[test]

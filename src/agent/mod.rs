@@ -32,6 +32,7 @@ mod mirror;
 pub mod next_hop;
 pub mod nodes;
 mod outcome;
+pub mod pacer;
 pub mod peers;
 mod publisher;
 pub mod report;

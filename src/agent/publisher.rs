@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use tracing::{info, warn};
 
 use crate::agent::metrics::Metrics;
-use crate::agent::report::{Pace, Pacer};
+use crate::agent::pacer::{Pace, Pacer};
 use crate::api::{NodeReport, NodeReportSpec, NodeReportStatus};
 use crate::cluster::clock;
 use crate::cluster::store::Store;

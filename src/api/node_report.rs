@@ -45,6 +45,10 @@ pub struct NodeReportStatus {
     #[serde(default)]
     #[schemars(length(max = 2), inner(length(max = 45)))]
     pub default_addresses: Vec<String>,
+    /// The networks that hold the addresses of its `NodeRoute`, as its interfaces have them; the first 16.
+    #[serde(default)]
+    #[schemars(length(max = 16), inner(length(max = 49)))]
+    pub networks: Vec<String>,
     /// What it says as a witness of other nodes; silence is no answer.
     #[serde(default)]
     pub witness: Vec<WitnessAnswer>,

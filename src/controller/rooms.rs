@@ -29,6 +29,7 @@ use crate::cluster::{identity, views};
 use crate::config::selector::Labels;
 use crate::config::{AddressBlock, Controller};
 use crate::inventory::InventoryState;
+use crate::ipam::plan::Outside;
 use crate::leader::{self, Leadership, LeaseConfig};
 use crate::model::views::{NodeView, ServiceView};
 use crate::model::{Note, Prefix};
@@ -178,7 +179,7 @@ impl Rooms {
         let [initializes, serves, routes, allocates] =
             [Controller::Node, Controller::Service, Controller::Route, Controller::NodeIpam]
                 .map(|name| controllers.contains(&name));
-        let reports = initializes || routes;
+        let reports = initializes || routes || allocates;
         let all = Config::default;
         let mut stores = self.stores.write().unwrap_or_else(PoisonError::into_inner);
         open(&mut stores.nodes, true, || {
@@ -307,11 +308,12 @@ impl Rooms {
             Controller::NodeIpam => {
                 let client = self.client(controller, options.identities, IN_FLIGHT, election.fence())?;
                 let teller = self.teller(controller, options.identities, election.fence())?;
-                let (Some(claims), Some(pools), Some(cidrs)) =
-                    (stores.claims.clone(), stores.pool_blocks.clone(), options.node_cidrs.clone())
+                let Stores { claims: Some(claims), pool_blocks: Some(pools), reports: Some(reports), .. } =
+                    stores.clone()
                 else {
                     return Ok(());
                 };
+                let Some(cidrs) = options.node_cidrs.clone() else { return Ok(()) };
                 let context = ipam::Context {
                     events: self.events(&teller, ipam::REPORTER, election.identity()),
                     reader: self.server.client("shared-informers")?,
@@ -319,6 +321,8 @@ impl Rooms {
                     nodes,
                     claims,
                     pools,
+                    reports,
+                    outside: outside(options),
                     cidrs,
                     metrics: self.shown.ipam_metrics.clone(),
                 };
@@ -429,6 +433,14 @@ fn responsibility(options: &Options) -> Responsibility {
         true if options.cluster_cidrs.is_empty() => Responsibility::Everything,
         true => Responsibility::Within(options.cluster_cidrs.clone()),
         false => Responsibility::Nothing,
+    }
+}
+
+/// Who tells of a pod CIDR outside the cluster CIDRs.
+fn outside(options: &Options) -> Outside {
+    match responsibility(options) {
+        Responsibility::Within(_) if options.controllers.contains(&Controller::Route) => Outside::ToldByRoutes,
+        _ => Outside::Told,
     }
 }
 

@@ -14,6 +14,7 @@ pub mod assignment;
 pub mod claim;
 pub mod knowledge;
 mod metrics;
+pub mod networks;
 mod observe;
 pub mod plan;
 #[cfg(test)]
@@ -24,12 +25,14 @@ mod work;
 
 use kube::Client;
 
+use crate::api::NodeReportStatus;
 use crate::cluster::clock;
 use crate::cluster::events::Events;
 use crate::cluster::store::Store;
 use crate::config::{AddressBlock, NodeCidrs};
 use crate::model::views::NodeView;
 use claim::Claim;
+use plan::Outside;
 use work::Memory;
 
 pub use metrics::Metrics;
@@ -50,6 +53,10 @@ pub struct Context {
     pub claims: Store<Claim>,
     /// The blocks of every `AddressPool`; [`pool`] makes the view.
     pub pools: Store<Vec<AddressBlock>>,
+    /// What every node's agent says of itself.
+    pub reports: Store<NodeReportStatus>,
+    /// Who tells of a pod CIDR outside the cluster CIDRs.
+    pub outside: Outside,
     /// The cluster CIDRs, and the Services' range.
     pub cidrs: NodeCidrs,
     /// Where to tell what was done.
@@ -64,10 +71,12 @@ pub async fn run(mut context: Context, seed: u64) {
     context.nodes.synced().await;
     context.claims.synced().await;
     context.pools.synced().await;
+    context.reports.synced().await;
     let mut services = observe::service_cidrs(&context.reader).await;
     let mut memory = Memory::new(observe::newest_claims(&context), seed);
     loop {
         memory.planned = clock::now();
+        memory.look_at_reports(&mut context.reports);
         let observed = observe::observe(&context, services.as_ref(), &mut memory);
         let plan = plan::plan(&observed);
         work::show(&context, &observed, &plan, &mut memory);

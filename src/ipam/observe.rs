@@ -15,6 +15,7 @@ use tracing::{info, warn};
 
 use super::Context;
 use super::claim::{self, Claim};
+use super::networks::Networks;
 use super::plan::{Observed, Reserved};
 use super::span::Span;
 use super::work::{Memory, Object};
@@ -42,14 +43,19 @@ pub(super) fn observe(context: &Context, services: Option<&Store<Vec<Prefix>>>, 
         claims,
         doubtful: BTreeMap::new(),
         under_way: under_way.collect(),
-        reserved: reserved(context, services),
+        reserved: reserved(context, services, &memory.networks),
+        outside: context.outside,
         last: memory.last.clone(),
     };
     memory.knowledge.lay_over(&mut observed, clock::now());
     observed
 }
 
-fn reserved(context: &Context, services: Option<&Store<Vec<Prefix>>>) -> BTreeMap<Reserved, Vec<Span>> {
+fn reserved(
+    context: &Context,
+    services: Option<&Store<Vec<Prefix>>>,
+    networks: &Networks,
+) -> BTreeMap<Reserved, Vec<Span>> {
     let prefixes = |prefixes: &[Prefix]| prefixes.iter().map(|prefix| Span::from(*prefix)).collect::<Vec<_>>();
     let mut reserved = BTreeMap::from([(Reserved::ServiceRange, prefixes(&context.cidrs.services))]);
     context.pools.with(|pools| {
@@ -57,6 +63,11 @@ fn reserved(context: &Context, services: Option<&Store<Vec<Prefix>>>) -> BTreeMa
             Some((Reserved::Pool(name.parse().ok()?), blocks.iter().map(|block| Span::from(*block)).collect()))
         }));
     });
+    reserved.extend(
+        networks
+            .each()
+            .map(|(network, node)| (Reserved::Network { network, node: node.clone() }, vec![Span::from(network)])),
+    );
     if let Some(services) = services {
         services.with(|ranges| {
             reserved
@@ -107,7 +118,7 @@ pub(super) fn about(reserved: &Reserved) -> Option<ObjectReference> {
     let (api_version, kind, name) = match reserved {
         Reserved::Pool(name) => (AddressPool::api_version(&()), AddressPool::kind(&()), name.to_string()),
         Reserved::ServiceCidr(name) => (ServiceCIDR::api_version(&()), ServiceCIDR::kind(&()), name.clone()),
-        Reserved::ServiceRange | Reserved::Node(_) => return None,
+        Reserved::ServiceRange | Reserved::Network { .. } | Reserved::Node(_) => return None,
     };
     Some(ObjectReference {
         api_version: Some(api_version.into_owned()),

@@ -30,8 +30,20 @@ pub struct Observed {
     pub under_way: BTreeMap<NodeName, Vec<Prefix>>,
     /// Addresses that are not for pods, and whose they are.
     pub reserved: BTreeMap<Reserved, Vec<Span>>,
+    /// Who tells of a pod CIDR outside the cluster CIDRs.
+    pub outside: Outside,
     /// The last block that was given of each cluster CIDR.
     pub last: Vec<Option<Prefix>>,
+}
+
+/// Who tells of a pod CIDR outside the cluster CIDRs: one of the two rooms that it matters to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub enum Outside {
+    /// This room does.
+    #[default]
+    Told,
+    /// The route room does, which makes no route to it.
+    ToldByRoutes,
 }
 
 /// Whose addresses are not for pods.
@@ -43,6 +55,13 @@ pub enum Reserved {
     ServiceCidr(String),
     /// Load-balancer addresses.
     Pool(PoolName),
+    /// Those of a network that nodes are on.
+    Network {
+        /// The network.
+        network: Prefix,
+        /// One of the nodes.
+        node: NodeName,
+    },
     /// A Node's own.
     Node(NodeName),
 }
@@ -53,6 +72,7 @@ impl fmt::Display for Reserved {
             Self::ServiceRange => f.write_str("--service-cluster-ip-range"),
             Self::ServiceCidr(name) => write!(f, "ServiceCIDR {name}"),
             Self::Pool(name) => write!(f, "AddressPool {name}"),
+            Self::Network { network, node } => write!(f, "{network}, a network that node {node} is on"),
             Self::Node(name) => write!(f, "an address of node {name}"),
         }
     }
@@ -122,7 +142,7 @@ pub struct Usage {
 pub fn plan(observed: &Observed) -> Plan {
     let mut in_order: Vec<&NodeView> = observed.nodes.values().map(|node| &**node).collect();
     in_order.sort_by_key(|node| (node.created_seconds, &node.name));
-    let mut survey = Survey::of(&observed.cluster, in_order.iter().copied());
+    let mut survey = Survey::of(&observed.cluster, observed.outside, in_order.iter().copied());
     let mut plan = Plan::default();
     let mut all = AllBlocks::new(observed);
     for cidr in in_order.iter().flat_map(|node| &node.pod_cidrs) {
@@ -216,6 +236,7 @@ fn reserve(observed: &Observed, all: &mut AllBlocks, survey: &mut Survey<'_>, pl
         let spans = node.ips().map(Span::from).collect::<Vec<_>>();
         (Reserved::Node(node.name.clone()), spans)
     });
+    // Who shares a network with pods is told of that; the addresses in it say no more.
     let mut is_node_told = false;
     for (reserved, spans) in observed.reserved.clone().into_iter().chain(of_nodes) {
         for span in spans {
@@ -228,8 +249,10 @@ fn reserve(observed: &Observed, all: &mut AllBlocks, survey: &mut Survey<'_>, pl
                 survey.note(&node, Note::PodCidrReserved { cidr, what: what.clone() });
             }
             // Where one Node's address is, those of all others may be: one of them is enough to say so.
-            if matches!(reserved, Reserved::Node(_)) && std::mem::replace(&mut is_node_told, true) {
-                continue;
+            match reserved {
+                Reserved::Node(_) if std::mem::replace(&mut is_node_told, true) => continue,
+                Reserved::Network { .. } => is_node_told = true,
+                _ => {}
             }
             let note = Note::ClusterCidrReserved { cidr: cluster.prefix(), what };
             plan.overlaps.entry(reserved.clone()).or_insert(note);

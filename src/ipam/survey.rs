@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use super::plan::Outside;
 use super::span::Span;
 use crate::config::ClusterCidr;
 use crate::model::views::NodeView;
@@ -30,7 +31,7 @@ pub struct Owner<'a> {
 
 impl<'a> Survey<'a> {
     /// Looks at Nodes, those that came first in front.
-    pub fn of(cluster: &[ClusterCidr], nodes: impl Iterator<Item = &'a NodeView> + Clone) -> Self {
+    pub fn of(cluster: &[ClusterCidr], outside: Outside, nodes: impl Iterator<Item = &'a NodeView> + Clone) -> Self {
         let mut survey = Self::default();
         for node in nodes.clone() {
             if let Some(text) = node.unread_pod_cidrs.first() {
@@ -42,7 +43,7 @@ impl<'a> Survey<'a> {
         }
         // Last, since addresses of two Nodes are worse.
         for node in nodes {
-            if let Some(note) = odd(cluster, node) {
+            if let Some(note) = odd(cluster, outside, node) {
                 survey.note(&node.name, note);
             }
         }
@@ -74,11 +75,11 @@ impl<'a> Survey<'a> {
 }
 
 /// What is unusual about the pod CIDRs of a Node, for cluster CIDRs like these.
-fn odd(cluster: &[ClusterCidr], node: &NodeView) -> Option<Note> {
+fn odd(cluster: &[ClusterCidr], outside: Outside, node: &NodeView) -> Option<Note> {
     let within = |cidr: &Prefix| cluster.iter().find(|cluster| cluster.prefix().overlaps(cidr));
     let is_block = |cidr: &Prefix| cluster.iter().any(|cluster| cluster.is_block(*cidr));
     if let Some(&cidr) = node.pod_cidrs.iter().find(|cidr| within(cidr).is_none()) {
-        return Some(Note::PodCidrForeign { cidr });
+        return (outside == Outside::Told).then_some(Note::PodCidrOutsideCluster { cidr });
     }
     if let Some(&cidr) = node.pod_cidrs.iter().find(|cidr| !is_block(cidr)) {
         let node_length = within(&cidr)?.node_length();

@@ -15,8 +15,10 @@ use tracing::{debug, info, warn};
 use super::apply::Ended;
 use super::assignment::{Assignment, End};
 use super::knowledge::Knowledge;
+use super::networks::Networks;
 use super::plan::{Observed, Plan, Reserved};
 use super::{Context, apply, observe};
+use crate::api::NodeReportStatus;
 use crate::cluster::backoff::Backoff;
 use crate::cluster::clock;
 use crate::cluster::events::{News, about_node};
@@ -44,6 +46,8 @@ pub(super) struct Memory {
     failures: BTreeMap<NodeName, Note>,
     /// How often another process had claimed a Node's block first.
     in_vain: BTreeMap<NodeName, u32>,
+    /// The networks that nodes are on.
+    pub(super) networks: Networks,
     /// The blocks that Nodes have, to see which became free.
     held: BTreeSet<Prefix>,
     under_way: UnderWay,
@@ -75,12 +79,19 @@ impl Memory {
             overlaps: News::default(),
             failures: BTreeMap::new(),
             in_vain: BTreeMap::new(),
+            networks: Networks::default(),
             held: BTreeSet::new(),
             under_way: FuturesUnordered::new(),
             objects: BTreeMap::new(),
             is_crowded: false,
             planned: Moment::default(),
         }
+    }
+
+    /// Takes in what agents reported. Says whether a network is another.
+    pub(super) fn look_at_reports(&mut self, reports: &mut Store<NodeReportStatus>) -> bool {
+        let changes = reports.take_changes();
+        reports.with(|reports| self.networks.see(changes, reports))
     }
 }
 
@@ -98,7 +109,7 @@ pub(super) fn show(context: &Context, observed: &Observed, plan: &Plan, memory: 
     for (reserved, note) in memory.overlaps.of(&plan.overlaps) {
         warn!(reason = note.reason(), error = %note, "some pod CIDRs are not given out");
         match &reserved {
-            Reserved::Node(name) => tell(context, observed, name, note),
+            Reserved::Node(name) | Reserved::Network { node: name, .. } => tell(context, observed, name, note),
             reserved => {
                 observe::about(reserved).into_iter().for_each(|object| context.events.tell(object, note.clone()))
             }
@@ -175,6 +186,7 @@ pub(super) async fn wait(context: &mut Context, mut services: Option<&mut Store<
             () = context.nodes.changed(), if !has_changed => has_changed = true,
             () = context.claims.changed(), if !has_changed => has_changed = true,
             () = context.pools.changed(), if !has_changed => has_changed = true,
+            () = context.reports.changed(), if !has_changed => has_changed = memory.look_at_reports(&mut context.reports),
             () = changed(services.as_deref_mut()), if !has_changed => has_changed = true,
             () = clock::until(Some(deadline)) => return,
         }

@@ -158,11 +158,6 @@ pub enum Note {
         /// The entry of `spec.podCIDRs`.
         text: String,
     },
-    /// A Node has a pod CIDR outside the cluster CIDRs.
-    PodCidrForeign {
-        /// The pod CIDR.
-        cidr: Prefix,
-    },
     /// A Node has a pod CIDR of the cluster CIDRs that is no block of them.
     PodCidrOddSize {
         /// The pod CIDR.
@@ -433,7 +428,6 @@ impl Note {
             Self::CidrNotAvailable { .. } => "CIDRNotAvailable",
             Self::CidrAssignmentFailed { .. } => "CIDRAssignmentFailed",
             Self::PodCidrUnread { .. } => "PodCIDRUnread",
-            Self::PodCidrForeign { .. } => "PodCIDRForeign",
             Self::PodCidrOddSize { .. } => "PodCIDROddSize",
             Self::PodCidrFamilyMissing { .. } => "PodCIDRFamilyMissing",
             Self::PodCidrShared { .. } => "PodCIDRShared",
@@ -566,7 +560,7 @@ impl fmt::Display for Note {
             ),
             Self::PodCidrOutsideCluster { cidr } => write!(
                 f,
-                "pod CIDR {cidr} lies outside --cluster-cidr: no route to it is made, and one that is there stays"
+                "pod CIDR {cidr} lies outside --cluster-cidr: Cairn leaves it as it is, makes no route to it, and one that is there stays"
             ),
             Self::CidrNotAvailable { node, cidr, node_length } => write!(
                 f,
@@ -579,9 +573,6 @@ impl fmt::Display for Note {
                 f,
                 "spec.podCIDRs has {text:?}, which is no prefix: whether others share its addresses cannot be said"
             ),
-            Self::PodCidrForeign { cidr } => {
-                write!(f, "spec.podCIDRs has {cidr}, which is no part of --cluster-cidr: it is left as it is")
-            }
             Self::PodCidrOddSize { cidr, node_length } => write!(
                 f,
                 "spec.podCIDRs has {cidr}, which is not one of the /{node_length} of --cluster-cidr: no other node gets one that shares its addresses"

@@ -163,6 +163,7 @@ const PURE: &[&str] = &[
     "agent/next_hop.rs",
     "agent/nodes.rs",
     "agent/outcome.rs",
+    "agent/pacer.rs",
     "agent/peers.rs",
     "agent/report.rs",
     "agent/routes.rs",

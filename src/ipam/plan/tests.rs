@@ -73,27 +73,33 @@ fn occupy_pre_existing() {
             "10.10.1.0/24,a00:0:0:1::/64",
             Some("PodCIDROddSize"),
         ),
-        ("172.10.0.1/24: upstream does not start", SINGLE, &["172.10.0.1/24"], "10.10.0.0/24", Some("PodCIDRForeign")),
+        (
+            "172.10.0.1/24: upstream does not start",
+            SINGLE,
+            &["172.10.0.1/24"],
+            "10.10.0.0/24",
+            Some("PodCIDROutsideCluster"),
+        ),
         (
             "two podCIDRs but one cluster CIDR: upstream does not start",
             SINGLE,
             &["10.10.0.1/24", "ace:cab:deca::/64"],
             "10.10.1.0/24",
-            Some("PodCIDRForeign"),
+            Some("PodCIDROutsideCluster"),
         ),
         (
             "bad IPv4: upstream does not start",
             DUAL,
             &["172.10.0.1/24", "ace:cab:deca::/64"],
             "10.10.0.0/24,ace:cab:deca:1::/64",
-            Some("PodCIDRForeign"),
+            Some("PodCIDROutsideCluster"),
         ),
         (
             "bad IPv6: upstream does not start",
             DUAL,
             &["10.10.0.1/24", "cdd::/86"],
             "10.10.1.0/24,ace:cab:deca::/64",
-            Some("PodCIDRForeign"),
+            Some("PodCIDROutsideCluster"),
         ),
         ("one family of two", DUAL, &["10.10.0.0/24"], "10.10.1.0/24,ace:cab:deca::/64", Some("PodCIDRFamilyMissing")),
         ("several blocks", SINGLE, &["10.10.0.0/22"], "10.10.4.0/24", Some("PodCIDROddSize")),
@@ -226,6 +232,18 @@ fn what_is_not_for_pods_is_left_out_and_told() {
             Some("ServiceCIDR more"),
         ),
         (Reserved::Pool("lab".parse().expect("a name")), &["10.0.0.10/32"], "10.0.1.0/24", Some("AddressPool lab")),
+        (
+            Reserved::Network { network: prefix("10.0.0.0/23"), node: name("n7") },
+            &["10.0.0.0/23"],
+            "10.0.2.0/24",
+            Some("10.0.0.0/23, a network that node n7 is on"),
+        ),
+        (
+            Reserved::Network { network: prefix("10.90.0.0/24"), node: name("n7") },
+            &["10.90.0.0/24"],
+            "10.0.0.0/24",
+            None,
+        ),
         (Reserved::ServiceRange, &["10.96.0.0/16", "fd00:96::/112"], "10.0.0.0/24", None),
     ] {
         let (given, overlaps) = reserve(what, spans);
@@ -255,6 +273,32 @@ fn an_address_of_a_node_is_in_no_pod_cidr() {
     assert_eq!(plan.notes.get(&name("n3")).map(Note::reason), Some("CIDRNotAvailable"));
     assert_eq!(plan.notes.get(&name("n0")).map(Note::reason), Some("PodCIDRReserved"));
     assert_eq!(plan.overlaps.keys().collect::<Vec<_>>(), [&Reserved::Node(name("n1"))], "one of them is enough");
+}
+
+#[test]
+fn a_network_of_nodes_is_in_no_pod_cidr_and_who_has_it_is_told() {
+    let mut observed = observed("10.0.0.0/22", vec![node("n0", 0, &["10.0.1.0/24"]), node("n1", 1, &[])], Vec::new());
+    let lan = Reserved::Network { network: prefix("10.0.0.0/23"), node: name("n0") };
+    observed.reserved.insert(lan, vec![Span::from(prefix("10.0.0.0/23"))]);
+    let of_two = plan(&observed);
+    assert_eq!(given(&of_two), ["n1 10.0.2.0/24 [10.0.2.0/24]"]);
+    let words = "spec.podCIDRs has 10.0.1.0/24, which shares addresses with 10.0.0.0/23, a network that node n0 is on: \
+                 pod CIDRs never change, the node has to register again to get another";
+    assert_eq!(of_two.notes.get(&name("n0")).map(ToString::to_string).as_deref(), Some(words));
+    // All of it: then nobody gets any.
+    let whole = Reserved::Network { network: prefix("10.0.0.0/8"), node: name("n0") };
+    observed.reserved = BTreeMap::from([(whole, vec![Span::from(prefix("10.0.0.0/8"))])]);
+    let full = plan(&observed);
+    assert_eq!(full.notes.get(&name("n1")).map(Note::reason), Some("CIDRNotAvailable"));
+    assert!(full.assignments.is_empty());
+}
+
+#[test]
+fn a_pod_cidr_outside_the_cluster_is_told_by_one_room() {
+    let mut observed = observed("10.0.0.0/22", vec![node("n1", 1, &["192.0.2.0/24"])], Vec::new());
+    assert_eq!(plan(&observed).notes.get(&name("n1")).map(Note::reason), Some("PodCIDROutsideCluster"));
+    observed.outside = Outside::ToldByRoutes;
+    assert_eq!(plan(&observed).notes, BTreeMap::new());
 }
 
 #[test]

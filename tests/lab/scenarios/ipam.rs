@@ -6,6 +6,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
+use cairn::api::NodeReport;
 use k8s_openapi::api::{
     coordination::v1::Lease,
     core::v1::{Node as NodeObject, NodeSpec},
@@ -204,7 +205,7 @@ fn what_others_gave_and_what_is_reserved_is_left_alone_and_told() {
             let reasons: BTreeSet<_> = told.iter().map(|(name, reason, _)| (name.as_str(), reason.as_str())).collect();
             for odd in [
                 ("a-half", "PodCIDROddSize"),
-                ("elsewhere", "PodCIDRForeign"),
+                ("elsewhere", "PodCIDROutsideCluster"),
                 ("twin-1", "PodCIDRShared"),
                 ("twin-2", "PodCIDRShared"),
                 ("more", "ClusterCIDRReserved"),
@@ -218,6 +219,37 @@ fn what_others_gave_and_what_is_reserved_is_left_alone_and_told() {
         let cidrs = with_pod_cidrs(&lab).await?;
         ensure!(cidrs["a-half"] == ["10.244.0.128/25"] && cidrs["elsewhere"][0] == "192.168.7.0/24", "{cidrs:?}");
         lab.controller()?.ensure_running()
+    });
+}
+
+#[test]
+fn no_pod_cidr_is_given_out_of_the_network_that_nodes_are_on() {
+    inside(async || {
+        let mut lab = Lab::builder().pod_cidrs(PodCidrs::Others).nodes(1).start().await?;
+        install(&mut lab).await?;
+        lab.spawn_controller()?;
+        lab.spawn_agents()?;
+        wait_for("n1 reports its networks", SOON, async || {
+            let reports: Api<NodeReport> = Api::all(lab.kube().clone());
+            let networks = reports.get("n1").await?.status.unwrap_or_default().networks;
+            ensure!(networks == ["10.90.0.0/24", "fd90::/64"], "{networks:?}");
+            Ok(())
+        })
+        .await?;
+        lab.controller()?.terminate(SOON).await?;
+        // Blocks smaller than the network: an address of the node takes only the first of them.
+        spawn(&mut lab, &["--cluster-cidr=10.90.0.0/22", "--node-cidr-mask-size-ipv4=26"])?;
+        let given = pod_cidrs(&lab, "n1").await?;
+        ensure!(given == ["10.90.1.0/26"], "{given:?}");
+        let words = "--cluster-cidr 10.90.0.0/22 shares addresses with 10.90.0.0/24, a network that node n1 is on: no node \
+                     gets a pod CIDR that has any of these";
+        wait_for("that is told once", SOON, async || {
+            let mut told = told(&lab).await?;
+            told.retain(|(_, reason, _)| reason == "ClusterCIDRReserved");
+            ensure!(told == [("n1".to_owned(), "ClusterCIDRReserved".to_owned(), words.to_owned())], "{told:#?}");
+            Ok(())
+        })
+        .await
     });
 }
 
