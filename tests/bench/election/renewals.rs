@@ -1,6 +1,6 @@
 //! How long renewals of the Lease took, as the leader's own metric has it.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -30,6 +30,12 @@ impl Renewals {
     /// Those after an earlier look.
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         Self(self.0.iter().zip(&earlier.0).map(|((bound, now), (_, then))| (*bound, now - then)).collect())
+    }
+
+    /// Others, counted within the same bounds: so that both figures are as coarse.
+    pub(crate) fn of(&self, renewals: &[Duration]) -> Self {
+        let within = |bound: f64| renewals.iter().filter(|took| took.as_secs_f64() <= bound).count() as u64;
+        Self(self.0.iter().map(|(bound, _)| (*bound, within(*bound))).collect())
     }
 
     pub(crate) fn count(&self) -> u64 {
