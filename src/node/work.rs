@@ -4,7 +4,7 @@
 //! when its agent reports an address that it waits for, and when its next try is due; all of them when
 //! the inventory changed and once a period. While a write to it is on its way it waits.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
@@ -51,6 +51,8 @@ pub(super) struct Work {
     owners: Owners,
     /// Nodes that have no address unless their agents find one.
     without_address: BTreeSet<NodeName>,
+    /// Nodes that something stands in the way of, and the word for it.
+    held: BTreeMap<NodeName, &'static str>,
 }
 
 impl Work {
@@ -67,6 +69,7 @@ impl Work {
             shared: SharedKeys::default(),
             owners: Owners::default(),
             without_address: BTreeSet::new(),
+            held: BTreeMap::new(),
         }
     }
 
@@ -183,6 +186,12 @@ impl Work {
 
     /// Takes note of what stands in a Node's way, and tells it if it is new.
     fn hear(&mut self, context: &Context, observed: &Observed, name: &NodeName, note: Option<Note>) {
+        let reason = note.as_ref().map(Note::reason);
+        let before = match reason {
+            Some(reason) => self.held.insert(name.clone(), reason),
+            None => self.held.remove(name),
+        };
+        context.metrics.held(before, reason);
         self.without_address.remove(name);
         match &note {
             Some(Note::NoAddresses { .. }) => drop(self.without_address.insert(name.clone())),
