@@ -186,7 +186,7 @@ impl Election {
             Input::Read(record) => self.read(record, now),
             Input::Seen(record) => self.seen(record, now),
             Input::Written(record) => self.written(record, now),
-            Input::Conflict => self.failed(now, self.timing.retry_period / 8),
+            Input::Conflict => self.failed(now, Duration::ZERO),
             Input::Failed => self.failed(now, self.timing.retry_period),
             Input::Stop => self.stop(),
         }
@@ -294,23 +294,34 @@ impl Election {
             self.wait(now);
             return Vec::new();
         }
-        let next = Next::At(now + self.timing.retry_period);
+        let next = self.next(asked, self.timing.retry_period, now);
         let term = known_term.unwrap_or(record.transitions);
         self.state = State::Leader { version: Some(record.version), renewed: asked, term, next };
         if known_term.is_some() { Vec::new() } else { vec![Output::Lead] }
     }
 
     fn failed(&mut self, now: Moment, pause: Duration) -> Vec<Output> {
+        let asked = match &self.state {
+            State::Leader { next: Next::Answer(asked), .. } => *asked,
+            _ => now,
+        };
+        let again = self.next(asked, pause, now);
         match &mut self.state {
             State::Ended => {}
             State::Candidate { .. } => self.wait(now),
             State::Leader { version, next, .. } => {
                 // The answer to an accepted write may have been lost.
                 *version = None;
-                *next = Next::At(now + pause);
+                *next = again;
             }
         }
         Vec::new()
+    }
+
+    /// A leader's next look: a pause after the last was asked for, so that a slow answer, or none, does
+    /// not cost it the pause as well; but never in a hurry.
+    fn next(&self, asked: Moment, pause: Duration, now: Moment) -> Next {
+        Next::At((asked + pause).max(now + self.timing.retry_period / 8))
     }
 
     fn stop(&mut self) -> Vec<Output> {
@@ -435,11 +446,25 @@ mod tests {
         let mut election = leader();
         assert_eq!(election.step(Input::Tick, at(2.0)), [renew("1")]);
         assert_eq!(election.step(Input::Failed, at(2.1)), []);
-        assert_eq!(election.deadline(), Some(at(4.1)), "no busy loop");
-        assert_eq!(election.step(Input::Tick, at(4.1)), [Output::Read]);
+        assert_eq!(election.deadline(), Some(at(4.0)), "no busy loop");
+        assert_eq!(election.step(Input::Tick, at(4.0)), [Output::Read]);
         assert_eq!(election.step(Input::Read(Some(record("2", Some(ME)))), at(4.2)), [renew("2")]);
         assert_eq!(election.step(Input::Written(record("3", Some(ME))), at(4.3)), []);
-        assert_eq!(election.deadline(), Some(at(6.3)));
+        assert_eq!(election.deadline(), Some(at(6.2)));
+    }
+
+    #[test]
+    fn a_slow_answer_does_not_make_the_next_renewal_late() {
+        for (name, answer, answered, want) in [
+            ("within the retry period", Input::Written(record("2", Some(ME))), 3.0, 4.0),
+            ("after it", Input::Written(record("2", Some(ME))), 5.0, 5.25),
+            ("none within half the renew deadline", Input::Failed, 7.0, 7.25),
+        ] {
+            let mut election = leader();
+            assert_eq!(election.step(Input::Tick, at(2.0)), [renew("1")]);
+            assert_eq!(election.step(answer, at(answered)), [], "{name}");
+            assert_eq!(election.deadline(), Some(at(want)), "{name}");
+        }
     }
 
     #[test]
