@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn section_6_2_the_first_entry_that_names_a_controller_decides_and_then_the_star() {
+    fn the_first_entry_that_names_a_controller_decides_and_then_the_star() {
         for (entries, want) in [
             (&["*"][..], &["cloud-node", "cloud-node-lifecycle", "service", "route", "nodeipam"][..]),
             (&[], &[]),
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn section_10_9_aliases_are_accepted_in_both_forms_and_rewritten_to_canonical_names() {
+    fn aliases_are_accepted_in_both_forms_and_rewritten_to_canonical_names() {
         let entries = ["service-lb-controller", "-service", "route", "-cloud-node-lifecycle-controller"];
         let want = [
             "service-lb-controller",
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn section_10_9_generic_validation_knows_every_name_it_accepts() {
+    fn generic_validation_knows_every_name_it_accepts() {
         for (name, entries, want) in [
             ("the star", &["*"][..], &[][..]),
             ("an empty list", &[], &[]),
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn section_10_9_names_are_lower_case_words_that_end_in_controller() {
+    fn names_are_lower_case_words_that_end_in_controller() {
         let form = Regex::new("^[a-z]([-a-z]*[a-z])?$").expect("a pattern");
         for controller in Controller::ALL {
             assert!(form.is_match(controller.name()) && controller.name().ends_with("-controller"), "{controller}");

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn section_10_9_without_a_file_the_loops_that_both_components_have_are_shared() {
+    fn without_a_file_the_loops_that_both_components_have_are_shared() {
         let migration = Migration::default();
         assert_eq!(migration.lease, "cloud-provider-extraction-migration");
         for (controller, want) in
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn section_10_9_files_of_all_versions_are_read() {
+    fn files_of_all_versions_are_read() {
         for (name, text) in [
             ("v1", HEAD.to_owned()),
             ("v1beta1 with a lock", HEAD.replace("v1", "v1beta1") + "resourceLock: leases\n"),
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn section_10_9_a_mixed_list_and_one_with_controllers_of_others_are_read() {
+    fn a_mixed_list_and_one_with_controllers_of_others_are_read() {
         let migration = of(&[
             "garbage-collector-controller *",
             "node-route-controller cloud-controller-manager",
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn section_10_9_a_file_that_is_wrong_is_refused_with_place_and_reason() {
+    fn a_file_that_is_wrong_is_refused_with_place_and_reason() {
         let with = |rest: &str| format!("{HEAD}{rest}");
         for (name, text, want) in [
             ("empty", String::new(), "m.yaml: is empty: it takes at least one YAML document"),
@@ -445,7 +445,7 @@ mod tests {
         is_known && (placement == Main || placement == Second && holds_second)
     }
 
-    /// §7.8 of KEP-2436's reference: what comes of files that do not fit each other.
+    /// What comes of files that do not fit each other (KEP-2436, its table of failures).
     #[test]
     fn what_the_files_of_two_components_mean_together() {
         const BOTH: &str = "run twice";

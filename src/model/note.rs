@@ -695,3 +695,6 @@ impl fmt::Display for Names<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn section_10_3_the_kubelets_addresses_come_first_and_displace_others_of_their_kind() {
+    fn the_kubelets_addresses_come_first_and_displace_others_of_their_kind() {
         struct Case {
             name: &'static str,
             provided: &'static str,
@@ -122,67 +122,67 @@ mod tests {
         }
         for case in [
             Case {
-                name: "1: a single internal address",
+                name: "a single internal address",
                 provided: "10.1.1.1",
                 offered: "Int 10.1.1.1, H n1",
                 want: Some("Int 10.1.1.1, H n1"),
             },
             Case {
-                name: "2: an external address comes first",
+                name: "an external address comes first",
                 provided: "55.55.55.55",
                 offered: "Int 10.1.1.1, Ext 55.55.55.55, H n1",
                 want: Some("Ext 55.55.55.55, Int 10.1.1.1, H n1"),
             },
             Case {
-                name: "3: one address of two kinds",
+                name: "one address of two kinds",
                 provided: "55.55.55.55",
                 offered: "Int 44.44.44.44, Ext 44.44.44.44, Int 55.55.55.55, Ext 55.55.55.55, H n1",
                 want: Some("Int 55.55.55.55, Ext 55.55.55.55, H n1"),
             },
             Case {
-                name: "4: names stay",
+                name: "names stay",
                 provided: "10.1.1.1",
                 offered: "Int 10.1.1.1, Ext 55.55.55.55, IntDNS i, ExtDNS e, H n1",
                 want: Some("Int 10.1.1.1, Ext 55.55.55.55, IntDNS i, ExtDNS e, H n1"),
             },
             Case {
-                name: "5: others of the kind are dropped",
+                name: "others of the kind are dropped",
                 provided: "10.1.1.1",
                 offered: "Int 10.1.1.1, Int 10.2.2.2, Int 10.3.3.3, Ext 55.55.55.55, H n1",
                 want: Some("Int 10.1.1.1, Ext 55.55.55.55, H n1"),
             },
             Case {
-                name: "6: an address the machine does not have",
+                name: "an address the machine does not have",
                 provided: "10.2.2.2",
                 offered: "Int 10.1.1.1, Ext 55.55.55.55, H n1",
                 want: None,
             },
             Case {
-                name: "7: the inventory's spelling is kept",
+                name: "the inventory's spelling is kept",
                 provided: "2600:1f14:1d4:d101::ba3d",
                 offered: "Int 10.1.1.1, Int 2600:1f14:1d4:d101:0:0:0:ba3d, H n1",
                 want: Some("Int 2600:1f14:1d4:d101:0:0:0:ba3d, H n1"),
             },
             Case {
-                name: "8: half of a pair is missing",
+                name: "half of a pair is missing",
                 provided: "10.1.1.1,fc01:1234::5678",
                 offered: "Int 10.1.1.1, H n1",
                 want: None,
             },
             Case {
-                name: "9: a pair",
+                name: "a pair",
                 provided: "10.1.1.1,fc01:1234::5678",
                 offered: "Int 10.1.1.1, Int fc01:1234::5678, H n1",
                 want: Some("Int 10.1.1.1, Int fc01:1234::5678, H n1"),
             },
             Case {
-                name: "10: a pair gives the order",
+                name: "a pair gives the order",
                 provided: "10.1.1.1,fc01:1234::5678",
                 offered: "Int fc01:1234::5678, Int 10.1.1.1, H n1",
                 want: Some("Int 10.1.1.1, Int fc01:1234::5678, H n1"),
             },
             Case {
-                name: "11: a pair among several",
+                name: "a pair among several",
                 provided: "10.1.1.1,fc01:1234::5678",
                 offered: "Int 10.1.1.1, Int 10.1.1.2, Int fc01:1234::1234, Int fc01:1234::5678, H n1",
                 want: Some("Int 10.1.1.1, Int fc01:1234::5678, H n1"),
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn section_10_2_an_address_is_added_once() {
+    fn an_address_is_added_once() {
         for (row, there, more, want) in [
             ("none and none", "", "", ""),
             ("two new ones", "", "Int 10.0.0.1, Ext 1.1.1.1", "Int 10.0.0.1, Ext 1.1.1.1"),
@@ -217,12 +217,12 @@ mod tests {
         ] {
             let mut addresses = list(there);
             add(&mut addresses, list(more).iter());
-            assert_eq!(addresses, list(want), "row {row}");
+            assert_eq!(addresses, list(want), "{row}");
         }
     }
 
     #[test]
-    fn section_10_4_a_node_ip_annotation_is_one_address_or_one_of_each_family() {
+    fn a_node_ip_annotation_is_one_address_or_one_of_each_family() {
         for text in [
             "",
             " ",

@@ -18,7 +18,7 @@ const LOG: &str = "the log is written line by line to standard error";
 const STATUS_WRITES: &str = "writes to a Node's status count among --concurrent-node-syncs";
 
 /// Name and why it has no effect.
-const FLAGS: &[(&str, &str)] = &[
+pub(super) const FLAGS: &[(&str, &str)] = &[
     ("min-resync-period", RESYNC),
     ("kube-api-content-type", JSON),
     ("feature-gates", GATES),

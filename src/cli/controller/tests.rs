@@ -3,7 +3,7 @@
 use clap::{CommandFactory, Parser};
 
 use super::check::{Checked, check};
-use super::{Args, configz};
+use super::{Args, configz, ignored};
 use crate::cluster::traffic::IN_FLIGHT;
 use crate::config::{ClusterCidr, Controller, Selection};
 use crate::controller::Identities;
@@ -91,6 +91,10 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("authorization-always-allow-paths", "/healthz,/readyz,/livez"),
     ("logging-format", "text"),
     ("v", "0"),
+    ("tls-cipher-suites", ""),
+    ("tls-curve-preferences", ""),
+    ("requestheader-allowed-names", ""),
+    ("requestheader-uid-headers", ""),
     // Where Cairn has other ones.
     ("kube-api-qps", "0"),
     ("concurrent-node-syncs", "50"),
@@ -98,7 +102,7 @@ const DEFAULTS: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn section_10_9_flags_have_upstreams_names_and_defaults() {
+fn flags_have_upstreams_names_and_defaults() {
     let command = CommandLine::command();
     for (name, want) in DEFAULTS {
         let flag = command.get_arguments().find(|flag| flag.get_long() == Some(name));
@@ -109,7 +113,7 @@ fn section_10_9_flags_have_upstreams_names_and_defaults() {
 }
 
 #[test]
-fn section_10_9_every_flag_parses_into_the_configuration() {
+fn every_flag_parses_into_the_configuration() {
     let folder = tempfile::tempdir().expect("a folder");
     let cert_dir = format!("--cert-dir={}", folder.path().display());
     let file = folder.path().join("migration.yaml");
@@ -213,7 +217,7 @@ fn section_10_9_every_flag_parses_into_the_configuration() {
 }
 
 #[test]
-fn section_10_9_without_flags_a_config_is_made_that_has_no_limit_of_requests_and_fifty_writes() {
+fn without_flags_a_config_is_made_that_has_no_limit_of_requests_and_fifty_writes() {
     let options = checked(&[]).controller;
     assert_eq!(options.server.rate, None);
     assert_eq!((options.limits.node_writes, options.limits.service_writes), (IN_FLIGHT, IN_FLIGHT));
@@ -224,8 +228,52 @@ fn section_10_9_without_flags_a_config_is_made_that_has_no_limit_of_requests_and
     assert!(checked(&["--leader-elect=false"]).controller.lease.is_none());
 }
 
+/// Upstream's flags that have nothing to set here, with its own defaults.
+const WITHOUT_MEANING: &[(&str, &str)] = &[
+    ("min-resync-period", "12h"),
+    ("kube-api-content-type", "application/vnd.kubernetes.protobuf"),
+    ("feature-gates", "A=true,B=false"),
+    ("contention-profiling", "false"),
+    ("external-cloud-volume-plugin", ""),
+    ("allow-untagged-cloud", "false"),
+    ("cluster-name", "kubernetes"),
+    ("node-sync-period", "0s"),
+    ("disable-http2-serving", "false"),
+    ("http2-max-streams-per-connection", "0"),
+    ("tls-sni-cert-key", "a.crt,a.key:a.example"),
+    ("webhooks", "*,-a"),
+    ("webhook-bind-address", "0.0.0.0"),
+    ("webhook-secure-port", "10260"),
+    ("webhook-cert-dir", ""),
+    ("webhook-tls-cert-file", ""),
+    ("webhook-tls-private-key-file", ""),
+    ("webhook-tls-cipher-suites", "TLS_AES_128_GCM_SHA256"),
+    ("webhook-tls-min-version", "VersionTLS12"),
+    ("webhook-tls-curve-preferences", "29"),
+    ("webhook-tls-sni-cert-key", "a.crt,a.key"),
+    ("webhook-disable-http2-serving", "false"),
+    ("log-flush-frequency", "5s"),
+    ("log-text-split-stream", "false"),
+    ("log-text-info-buffer-size", "0"),
+    ("log-json-split-stream", "false"),
+    ("log-json-info-buffer-size", "0"),
+    ("vmodule", "a=2"),
+];
+
 #[test]
-fn section_10_9_flags_of_webhooks_and_others_without_meaning_are_accepted_and_told() {
+fn every_flag_of_upstream_without_meaning_is_accepted_and_told_alone() {
+    for (name, value) in WITHOUT_MEANING {
+        let args = parse(&[&format!("--{name}={value}")]);
+        let told: Vec<_> = args.ignored.given.iter().map(|(flag, _)| *flag).collect();
+        assert_eq!(told, [*name]);
+        assert!(check(&args).is_ok(), "--{name}");
+    }
+    let known: Vec<_> = WITHOUT_MEANING.iter().map(|(name, _)| *name).collect();
+    assert_eq!(ignored::FLAGS.iter().map(|(name, _)| *name).collect::<Vec<_>>(), known);
+}
+
+#[test]
+fn flags_of_webhooks_and_others_without_meaning_are_accepted_and_told() {
     let args = parse(&[
         "--webhooks=*,-a",
         "--webhook-secure-port=0",
@@ -247,7 +295,7 @@ fn section_10_9_flags_of_webhooks_and_others_without_meaning_are_accepted_and_to
 }
 
 #[test]
-fn section_10_9_faults_are_upstreams_and_told_all_at_once() {
+fn faults_are_upstreams_and_told_all_at_once() {
     for (name, flags, want) in [
         (
             "concurrent-node-syncs -5",
@@ -374,7 +422,7 @@ fn configz_shows_what_is_in_force_under_upstreams_names() {
 }
 
 #[test]
-fn section_10_9_a_migration_file_is_read_only_when_migration_is_enabled() {
+fn a_migration_file_is_read_only_when_migration_is_enabled() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("m.yaml");
     std::fs::write(&file, format!("{MIGRATION}leaderName: m\nfoo: 1\n")).expect("a file");

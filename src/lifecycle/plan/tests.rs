@@ -86,7 +86,7 @@ fn with_ready(ready: Option<Truth>) -> NodeView {
 }
 
 #[test]
-fn section_10_6_nodes_deleted() {
+fn nodes_that_are_not_ready_are_deleted_only_when_their_machine_is_gone() {
     use ObservedMachine::{Active, Decommissioned};
     check([
         Case {
@@ -135,7 +135,7 @@ fn section_10_6_nodes_deleted() {
 }
 
 #[test]
-fn section_10_6_nodes_shutdown() {
+fn nodes_that_are_not_ready_are_tainted_when_their_machine_is_off() {
     use ObservedMachine::{Active, Decommissioned};
     check([
         Case {

@@ -1,5 +1,6 @@
-//! The cases of `k8s.io/cloud-provider`'s own tests of its node controller, by the numbers that the
-//! contract gives them. Where Cairn differs, ARCHITECTURE.md says why.
+//! What the tests of upstream's node controller assert, on the same Nodes and clouds: `Test_syncNode`,
+//! `TestReconcileNodeLabels`, `TestNodeAddressesChangeDetected`, `TestGetInstanceMetadata` and those of
+//! its taint helpers in `k8s.io/cloud-provider`. Where Cairn differs, ARCHITECTURE.md says why.
 
 use super::tests::{address, applied, internal, machine, plan_one, present, strings, taint, tainted};
 use super::*;
@@ -49,9 +50,9 @@ fn in_us_west() -> MachineFacts {
 }
 
 #[test]
-fn section_10_1_nodes_that_are_initialized() {
+fn a_node_with_the_cloud_taint_is_initialized() {
     struct Case {
-        row: &'static str,
+        name: &'static str,
         node: NodeView,
         machine: MachineFacts,
         addresses: Vec<NodeAddress>,
@@ -59,8 +60,8 @@ fn section_10_1_nodes_that_are_initialized() {
         taints: Vec<Taint>,
         provider_id: &'static str,
     }
-    let case = |row| Case {
-        row,
+    let case = |name| Case {
+        name,
         node: node(),
         machine: cloud(),
         addresses: cloud_addresses(),
@@ -72,25 +73,25 @@ fn section_10_1_nodes_that_are_initialized() {
     let own_name = || NodeView { addresses: vec![hostname("nodeoverriden")], ..node() };
     let no_name = || MachineFacts { addresses: without_host_name(), ..cloud() };
     for case in [
-        Case { node: own_name(), ..case("1: the cloud's host name wins") },
+        Case { node: own_name(), ..case("the cloud's host name wins over the node's") },
         Case {
             node: own_name(),
             machine: no_name(),
             addresses: kept(without_host_name()),
-            ..case("2: without one, the node's own comes last")
+            ..case("a cloud without a host name: the node's own comes last")
         },
-        case("3 and 13: a node without addresses"),
-        Case { machine: in_us_west(), labels: zone_labels(), ..case("5 and 15: zone and region under four names") },
+        case("a node without addresses gets the cloud's three"),
+        Case { machine: in_us_west(), labels: zone_labels(), ..case("zone and region come under four names") },
         Case {
             node: NodeView { taints: vec![taint(UNINITIALIZED), coverage()], ..node() },
             taints: vec![coverage()],
-            ..case("6 and 16: other taints stay")
+            ..case("another taint on a node that is not ready stays, the cloud's goes")
         },
         Case {
             node: NodeView { provided_node_ip: Some("10.0.0.1".to_owned()), ..own_name() },
             machine: no_name(),
             addresses: kept(without_host_name()),
-            ..case("8 and 17: the kubelet's address comes first")
+            ..case("the kubelet's node IP comes first, and the node's host name last")
         },
         Case {
             node: NodeView {
@@ -101,7 +102,7 @@ fn section_10_1_nodes_that_are_initialized() {
             machine: MachineFacts { foreign_id: Some("test-provider-id".to_owned()), ..cloud() },
             taints: vec![coverage()],
             provider_id: "test-provider-id",
-            ..case("11 and 20: a provider ID that is set stays")
+            ..case("a provider ID that is set stays, and so does another taint")
         },
         Case {
             machine: MachineFacts {
@@ -110,7 +111,7 @@ fn section_10_1_nodes_that_are_initialized() {
             },
             labels: [vec![("my.custom.label/foo", "bar")], zone_labels(), vec![("topology.k8s.cp/zone-id", "az1")]]
                 .concat(),
-            ..case("18: additional labels come beside the four")
+            ..case("additional labels come beside the four of zone and region")
         },
         Case {
             node: NodeView {
@@ -140,47 +141,47 @@ fn section_10_1_nodes_that_are_initialized() {
                 zone_labels(),
             ]
             .concat(),
-            ..case("19: reserved prefixes are dropped, and what the node has stays")
+            ..case("additional labels with reserved prefixes are dropped, and what the node has stays")
         },
     ] {
         let action = plan_one(case.node.clone(), present(case.machine));
-        let action = action.expect(case.row).unwrap_or_else(|| panic!("{}: nothing is done", case.row));
+        let action = action.expect(case.name).unwrap_or_else(|| panic!("{}: nothing is done", case.name));
         let after = applied(&case.node, &action);
-        assert_eq!(after.addresses, case.addresses, "row {}", case.row);
-        assert_eq!(after.labels, strings(&case.labels), "row {}", case.row);
-        assert_eq!(after.taints, case.taints, "row {}", case.row);
-        assert_eq!(after.provider_id.as_deref(), Some(case.provider_id), "row {}", case.row);
-        assert_eq!(after.ready, case.node.ready, "row {}: conditions are never touched", case.row);
+        assert_eq!(after.addresses, case.addresses, "{}", case.name);
+        assert_eq!(after.labels, strings(&case.labels), "{}", case.name);
+        assert_eq!(after.taints, case.taints, "{}", case.name);
+        assert_eq!(after.provider_id.as_deref(), Some(case.provider_id), "{}", case.name);
+        assert_eq!(after.ready, case.node.ready, "{}: conditions are never touched", case.name);
     }
 }
 
 #[test]
-fn section_10_1_nodes_that_are_left_as_they_are() {
+fn a_node_that_upstream_leaves_or_tries_again_is_left_as_it_is() {
     let is_m1 = || present(cloud());
     let unknown = || ObservedMachine::Unknown("why".to_owned());
     let told = |note: Note| Err(note);
     let ip = |text: &str| NodeView { provided_node_ip: Some(text.to_owned()), ..node() };
     for (row, node, machine, want) in [
         (
-            "4 and 14: no taint",
+            "no taint and no provider ID: not initialized",
             NodeView { taints: Vec::new(), ..node() },
             is_m1(),
             told(Note::KubeletNotExternal { machine: "m1".parse().expect("an id") }),
         ),
         (
-            "7, 21 and 22: the inventory knows no machine or no ID for it",
+            "no metadata, none with an ID, or an error: the taint stays",
             node(),
             unknown(),
             told(Note::MachineUnknown { why: "why".to_owned() }),
         ),
         (
-            "9: a malformed node IP",
+            "a node IP that is none",
             ip("invalid-ip"),
             is_m1(),
             told(Note::NodeIpMalformed { text: "invalid-ip".to_owned() }),
         ),
         (
-            "10: a node IP that the cloud does not have",
+            "a node IP that the cloud does not offer",
             ip("10.0.0.2"),
             is_m1(),
             told(Note::NodeIpNotOffered { address: "10.0.0.2".parse().expect("an address") }),
@@ -188,13 +189,13 @@ fn section_10_1_nodes_that_are_left_as_they_are() {
     ] {
         // A note comes with no action: nothing is written, the taint stays.
         let plan = plan(&super::tests::observed(vec![(node.clone(), machine.clone())]));
-        assert_eq!(plan.actions, BTreeMap::new(), "row {row}");
-        assert_eq!(plan_one(node, machine), want, "row {row}");
+        assert_eq!(plan.actions, BTreeMap::new(), "{row}");
+        assert_eq!(plan_one(node, machine), want, "{row}");
     }
 }
 
 #[test]
-fn section_10_2_the_metadata_of_an_instance() {
+fn what_an_instance_has_is_written_and_the_nodes_own_id_stays() {
     let with_id = |id: &str| NodeView { provider_id: Some(id.to_owned()), ..node() };
     let small = |foreign_id: Option<&str>| MachineFacts {
         instance_type: Some("t1.micro".to_owned()),
@@ -202,9 +203,9 @@ fn section_10_2_the_metadata_of_an_instance() {
         ..cloud()
     };
     for (row, node, machine, provider_id) in [
-        ("getInstanceMetadata: an ID, addresses and type", node(), small(None), "cairn://m1"),
+        ("an ID, addresses and type", node(), small(None), "cairn://m1"),
         (
-            "getInstanceMetadata: the node's own ID stays",
+            "the node's own ID, which the cloud does not have: it stays, and the type is found all the same",
             with_id("fake://12345"),
             small(Some("fake://12345")),
             "fake://12345",
@@ -212,9 +213,9 @@ fn section_10_2_the_metadata_of_an_instance() {
     ] {
         let action = plan_one(node.clone(), present(machine)).expect(row).expect(row);
         let after = applied(&node, &action);
-        assert_eq!(after.provider_id.as_deref(), Some(provider_id), "row {row}");
-        assert_eq!(after.addresses, cloud_addresses(), "row {row}");
-        assert_eq!(after.labels["node.kubernetes.io/instance-type"], "t1.micro", "row {row}");
+        assert_eq!(after.provider_id.as_deref(), Some(provider_id), "{row}");
+        assert_eq!(after.addresses, cloud_addresses(), "{row}");
+        assert_eq!(after.labels["node.kubernetes.io/instance-type"], "t1.micro", "{row}");
     }
 }
 
@@ -235,7 +236,7 @@ fn labels_after(current: &[(&str, &str)]) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn section_10_2_older_labels_decide_over_newer_ones() {
+fn older_labels_decide_over_newer_ones() {
     let older = [
         ("beta.kubernetes.io/instance-type", "the-best-type"),
         ("failure-domain.beta.kubernetes.io/region", "region1"),
@@ -249,17 +250,17 @@ fn section_10_2_older_labels_decide_over_newer_ones() {
     let wrong = newer.map(|(key, _)| (key, "wrong"));
     let both = strings(&[older, newer].concat());
     for (row, current, want) in [
-        ("a: only older ones", older.to_vec(), both.clone()),
-        ("b: all are equal", [older, newer].concat(), both.clone()),
-        ("c: newer ones are wrong", [older, wrong].concat(), both),
+        ("only older ones: newer ones are added, equal", older.to_vec(), both.clone()),
+        ("all are equal: unchanged", [older, newer].concat(), both.clone()),
+        ("newer ones are wrong: all three become as the older ones", [older, wrong].concat(), both),
         ("only newer ones", newer.to_vec(), strings(&newer)),
     ] {
-        assert_eq!(labels_after(&current), want, "row {row}");
+        assert_eq!(labels_after(&current), want, "{row}");
     }
 }
 
 #[test]
-fn section_10_2_a_change_of_addresses_is_seen_in_values_number_kind_and_order() {
+fn a_change_of_addresses_is_seen_in_values_number_kind_and_order() {
     let v4 = || internal("10.0.0.1");
     let v6 = || internal("fd00::1");
     for (row, current, offered, has_changed) in [
@@ -282,14 +283,14 @@ fn section_10_2_a_change_of_addresses_is_seen_in_values_number_kind_and_order() 
         };
         let machine = MachineFacts { addresses: offered, ..machine("m1") };
         let action = plan_one(view, present(machine)).expect("no note");
-        assert_eq!(action.is_some(), has_changed, "row {row}");
+        assert_eq!(action.is_some(), has_changed, "{row}");
     }
 }
 
 #[test]
-fn section_10_5_taints_are_the_same_by_key_and_effect() {
+fn taints_are_the_same_by_key_and_effect() {
     let no_execute = |key: &str| Taint { effect: "NoExecute".to_owned(), ..taint(key) };
-    assert!(is_same_taint(&taint("a"), &Taint { value: None, ..taint("a") }), "row exists: the value does not count");
+    assert!(is_same_taint(&taint("a"), &Taint { value: None, ..taint("a") }), "the value does not count");
     for (row, current, of_inventory, want) in [
         ("exists: same key and effect", vec![taint("a")], vec![taint("a")], vec![taint("a")]),
         ("exists: another key", vec![taint("a")], vec![taint("b")], vec![taint("a"), taint("b")]),
@@ -299,6 +300,6 @@ fn section_10_5_taints_are_the_same_by_key_and_effect() {
         ("remove and delete: whatever its effect", vec![no_execute(UNINITIALIZED)], vec![], vec![]),
         ("remove and delete: from nothing", vec![], vec![], vec![]),
     ] {
-        assert_eq!(initial_taints(&current, &of_inventory), want, "row {row}");
+        assert_eq!(initial_taints(&current, &of_inventory), want, "{row}");
     }
 }

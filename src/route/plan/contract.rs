@@ -68,92 +68,92 @@ fn reconciled(nodes: &[(usize, &[&str])], there: &[Route]) -> (World, Vec<(Strin
     (world, routes)
 }
 
-fn reconcile(row: &str, nodes: &[(usize, &[&str])], there: &[Route], want: &[Route]) {
+fn reconcile(nodes: &[(usize, &[&str])], there: &[Route], want: &[Route]) {
     let (world, got) = reconciled(nodes, there);
     let want =
         want.iter().map(|(number, cidr, address)| (format!("n{number}"), (*cidr).to_owned(), (*address).to_owned()));
     let (got, want): (BTreeSet<_>, BTreeSet<_>) = (got.into_iter().collect(), want.collect());
-    assert_eq!(got, want, "{row}");
+    assert_eq!(got, want);
     for (number, cidrs) in nodes {
         let available = world.network(*number).map(|(status, _)| status);
-        assert_eq!(available, (!cidrs.is_empty()).then_some(Truth::False), "{row}: the condition of n{number}");
+        assert_eq!(available, (!cidrs.is_empty()).then_some(Truth::False), "the condition of n{number}");
     }
 }
 
 #[test]
-fn dual_stack_1_four_routes_without_addresses_get_those_of_their_nodes() {
+fn dual_stack_four_routes_without_addresses_get_those_of_their_nodes() {
     let bare = DUAL_ROUTES.map(|(node, cidr, _)| (node, cidr, ""));
-    reconcile("dual 1", &DUAL, &bare, &DUAL_ROUTES);
+    reconcile(&DUAL, &bare, &DUAL_ROUTES);
 }
 
 #[test]
-fn dual_stack_2_changed_addresses_are_replaced() {
+fn dual_stack_changed_addresses_are_replaced() {
     let changed = DUAL_ROUTES.map(|(node, cidr, _)| (node, cidr, "10.0.0.99"));
-    reconcile("dual 2", &DUAL, &changed, &DUAL_ROUTES);
+    reconcile(&DUAL, &changed, &DUAL_ROUTES);
 }
 
 #[test]
-fn dual_stack_3_no_routes_are_all_created() {
-    reconcile("dual 3", &DUAL, &[], &DUAL_ROUTES);
+fn dual_stack_no_routes_are_all_created() {
+    reconcile(&DUAL, &[], &DUAL_ROUTES);
 }
 
 #[test]
-fn dual_stack_4_all_there_stay() {
-    reconcile("dual 4", &DUAL, &DUAL_ROUTES, &DUAL_ROUTES);
+fn dual_stack_all_there_stay() {
+    reconcile(&DUAL, &DUAL_ROUTES, &DUAL_ROUTES);
 }
 
 #[test]
-fn dual_stack_5_cidrs_swapped_between_nodes_become_exactly_the_right_ones() {
+fn dual_stack_cidrs_swapped_between_nodes_become_exactly_the_right_ones() {
     let swapped = DUAL_ROUTES.map(|(node, cidr, address)| (3 - node, cidr, address));
-    reconcile("dual 5", &DUAL, &swapped, &DUAL_ROUTES);
+    reconcile(&DUAL, &swapped, &DUAL_ROUTES);
 }
 
 #[test]
-fn dual_stack_6_two_of_four_are_completed() {
-    reconcile("dual 6", &DUAL, &[DUAL_ROUTES[0], DUAL_ROUTES[3]], &DUAL_ROUTES);
+fn dual_stack_two_of_four_are_completed() {
+    reconcile(&DUAL, &[DUAL_ROUTES[0], DUAL_ROUTES[3]], &DUAL_ROUTES);
 }
 
 #[test]
-fn dual_stack_7_extra_routes_of_unknown_nodes_are_removed() {
+fn dual_stack_extra_routes_of_unknown_nodes_are_removed() {
     let extra = [(8, "10.120.2.0/24", "10.0.0.8"), (9, "a00:300::/24", "10.0.0.9")];
-    reconcile("dual 7", &DUAL, &[&DUAL_ROUTES[..], &extra].concat(), &DUAL_ROUTES);
+    reconcile(&DUAL, &[&DUAL_ROUTES[..], &extra].concat(), &DUAL_ROUTES);
 }
 
 #[test]
-fn single_stack_8_all_there_stay() {
-    reconcile("single 8", &SINGLE, &SINGLE_ROUTES, &SINGLE_ROUTES);
+fn single_stack_all_there_stay() {
+    reconcile(&SINGLE, &SINGLE_ROUTES, &SINGLE_ROUTES);
 }
 
 #[test]
-fn single_stack_9_changed_node_addresses_are_replaced() {
+fn single_stack_changed_node_addresses_are_replaced() {
     let changed = SINGLE_ROUTES.map(|(node, cidr, _)| (node, cidr, "10.0.0.99"));
-    reconcile("single 9", &SINGLE, &changed, &SINGLE_ROUTES);
+    reconcile(&SINGLE, &changed, &SINGLE_ROUTES);
 }
 
 #[test]
-fn single_stack_10_one_missing_is_created() {
-    reconcile("single 10", &SINGLE, &SINGLE_ROUTES[..1], &SINGLE_ROUTES);
+fn single_stack_one_missing_is_created() {
+    reconcile(&SINGLE, &SINGLE_ROUTES[..1], &SINGLE_ROUTES);
 }
 
 #[test]
-fn single_stack_11_none_there_both_are_created() {
-    reconcile("single 11", &SINGLE, &[], &SINGLE_ROUTES);
+fn single_stack_none_there_both_are_created() {
+    reconcile(&SINGLE, &[], &SINGLE_ROUTES);
 }
 
 #[test]
-fn single_stack_12_extra_routes_of_unknown_nodes_are_removed() {
+fn single_stack_extra_routes_of_unknown_nodes_are_removed() {
     let extra = [(8, "10.120.2.0/24", "10.0.0.8"), (9, "10.120.3.0/24", "10.0.0.9")];
-    reconcile("single 12", &SINGLE, &[&SINGLE_ROUTES[..], &extra].concat(), &SINGLE_ROUTES);
+    reconcile(&SINGLE, &[&SINGLE_ROUTES[..], &extra].concat(), &SINGLE_ROUTES);
 }
 
 #[test]
-fn single_stack_13_a_wrong_route_is_removed_and_the_missing_one_made() {
-    reconcile("single 13", &SINGLE, &[SINGLE_ROUTES[0], (8, "10.120.2.0/24", "10.0.0.8")], &SINGLE_ROUTES);
+fn single_stack_a_wrong_route_is_removed_and_the_missing_one_made() {
+    reconcile(&SINGLE, &[SINGLE_ROUTES[0], (8, "10.120.2.0/24", "10.0.0.8")], &SINGLE_ROUTES);
 }
 
 #[test]
-fn single_stack_14_a_node_without_pod_cidr_has_no_route_and_its_condition_is_left_alone() {
-    reconcile("single 14", &[SINGLE[0], (2, &[])], &[], &SINGLE_ROUTES[..1]);
+fn single_stack_a_node_without_pod_cidr_has_no_route_and_its_condition_is_left_alone() {
+    reconcile(&[SINGLE[0], (2, &[])], &[], &SINGLE_ROUTES[..1]);
 }
 
 #[test]
