@@ -20,6 +20,8 @@ use crate::telemetry::tls::TlsPolicy;
 /// `--cloud-provider` as the kubelet has it.
 pub const EXTERNAL: &str = "external";
 const CAIRN: &str = "cairn";
+/// Where kube-controller-manager has its Leases unless it is told otherwise.
+const KUBE_SYSTEM: &str = "kube-system";
 
 /// What the flags say.
 #[derive(Debug)]
@@ -116,6 +118,14 @@ fn doubts(args: &Args, options: &Options) -> Vec<String> {
     let in_vain = of_ipam.into_iter().filter(|(_, is_given)| *is_given && !flags.allocate_node_cidrs);
     doubts.extend(in_vain.map(|(flag, _)| format!("--{flag} has no effect without --allocate-node-cidrs")));
     if let Some(migration) = &options.migration {
+        let namespace = &args.election.leader_elect_resource_namespace;
+        if namespace != KUBE_SYSTEM {
+            doubts.push(format!(
+                "the Lease {} of the leader migration is in namespace {namespace}: kube-controller-manager needs \
+                 --leader-elect-resource-namespace={namespace} too, or both run the same controllers",
+                migration.lease
+            ));
+        }
         let name = Controller::NodeIpam;
         match (flags.allocate_node_cidrs, migration.placement(name)) {
             (false, Placement::Migration) => doubts.push(format!(

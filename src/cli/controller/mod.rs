@@ -58,7 +58,7 @@ impl Args {
         for warning in &options.warnings {
             warn!("{warning}");
         }
-        // Two threads, so that a room with a long plan holds up neither the others nor the Lease.
+        // Two threads, so that a room with a long plan does not hold up the others. The Lease has its own.
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         runtime.block_on(async {
             let stop = signal::stop()?;

@@ -174,7 +174,7 @@ fn every_flag_parses_into_the_configuration() {
     let seconds = std::time::Duration::from_secs;
     let enabled: Vec<_> = controller.controllers.iter().copied().collect();
     assert_eq!(enabled, [Controller::Node, Controller::NodeLifecycle, Controller::Route, Controller::NodeIpam]);
-    assert_eq!(warnings.len(), 1, "the migration file does not name the allocator: {warnings:?}");
+    assert_eq!(warnings.len(), 2, "another namespace, and a file that does not name the allocator: {warnings:?}");
     let periods = controller.periods;
     assert_eq!(
         (periods.node_status_update, periods.node_monitor, periods.route_reconciliation, controller.start_interval),
@@ -432,6 +432,16 @@ fn a_migration_file_is_read_only_when_migration_is_enabled() {
     assert!(told[0].starts_with(&format!("{}:4:1: foo: is not a field", file.display())), "{told:?}");
     let default = checked(&["--enable-leader-migration"]).controller.migration;
     assert_eq!(default, Some(Migration::default()));
+}
+
+#[test]
+fn a_migration_in_another_namespace_is_told() {
+    let elsewhere = ["--enable-leader-migration", "--leader-elect-resource-namespace=here"];
+    let want = "the Lease cloud-provider-extraction-migration of the leader migration is in namespace here: \
+                kube-controller-manager needs --leader-elect-resource-namespace=here too, or both run the same controllers";
+    assert_eq!(checked(&elsewhere).warnings, [want]);
+    assert_eq!(checked(&elsewhere[..1]).warnings, [""; 0]);
+    assert_eq!(checked(&elsewhere[1..]).warnings, [""; 0], "without migration it is nobody else's");
 }
 
 #[test]
