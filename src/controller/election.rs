@@ -1,15 +1,17 @@
-#![expect(clippy::disallowed_methods, reason = "shell: owns the election's task")]
+#![expect(clippy::disallowed_methods, reason = "shell: owns the election's thread")]
 //! This process's part in the election for one Lease, or that there is none.
+//!
+//! It has a thread and connections of its own: whatever rooms plan, and however long, no renewal waits for it.
 
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use kube::Client;
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::runtime;
+use tokio::sync::{oneshot, watch};
 use tracing::warn;
 
-use crate::cluster::client::{ClientError, Server};
+use crate::cluster::client::Server;
 use crate::cluster::clock;
 use crate::cluster::events::{self, Reporter, about_lease};
 use crate::cluster::traffic::Fence;
@@ -36,32 +38,37 @@ struct Held {
     lease: LeaseConfig,
     client: Client,
     release: watch::Sender<bool>,
-    task: JoinHandle<End>,
+    ended: oneshot::Receiver<End>,
     has_led: bool,
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+    /// The thread goes when this does.
+    _thread: oneshot::Sender<()>,
 }
 
 impl Election {
-    /// Stands for the Lease, on a connection of its own; without one, this process leads at once.
+    /// Stands for the Lease; without one, this process leads at once.
     ///
     /// # Errors
-    /// When the settings for the API server do not work.
-    pub fn stand(server: &Server, lease: Option<&LeaseConfig>, metrics: &leader::Metrics) -> Result<Self, ClientError> {
+    /// When the settings for the API server do not work, or the system has no room for a thread.
+    pub fn stand(server: &Server, lease: Option<&LeaseConfig>, metrics: &leader::Metrics) -> anyhow::Result<Self> {
         let Some(config) = lease else {
             let (leader, leadership) = watch::channel(Leadership::ALONE);
             return Ok(Self { leadership, identity: leader::identity(), held: None, _leader: Some(leader) });
         };
         let (elected, leadership) = watch::channel(Leadership::Candidate);
         let (release, released) = watch::channel(false);
-        let client = server.election_client()?;
-        let task = tokio::spawn(leader::hold(client.clone(), config.clone(), elected, released, metrics.clone()));
-        let held = Some(Held { lease: config.clone(), client, release, task, has_led: false });
-        Ok(Self { leadership, identity: config.identity.clone(), held, _leader: None })
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        // What the client does in the background belongs to that thread as well.
+        let client = {
+            let _entered = runtime.enter();
+            server.election_client()?
+        };
+        let hold = leader::hold(client.clone(), config.clone(), elected, released, metrics.clone());
+        let (end, ended) = oneshot::channel();
+        let (thread, gone) = oneshot::channel();
+        let name = format!("election-{}", config.name);
+        std::thread::Builder::new().name(name).spawn(move || runtime.block_on(until_gone(hold, end, gone)))?;
+        let held = Held { lease: config.clone(), client, release, ended, has_led: false, _thread: thread };
+        Ok(Self { leadership, identity: config.identity.clone(), held: Some(held), _leader: None })
     }
 
     /// What this process is.
@@ -137,7 +144,7 @@ impl Election {
     pub async fn release(&mut self) {
         let Some(held) = &mut self.held else { return };
         held.release.send_replace(true);
-        if !held.task.is_finished() && tokio::time::timeout(RELEASE, &mut held.task).await.is_err() {
+        if tokio::time::timeout(RELEASE, &mut held.ended).await.is_err() {
             warn!(lease = held.lease.name, "the lease could not be given back in time; it runs out by itself");
         }
     }
@@ -153,5 +160,18 @@ impl Election {
         let event = events::send(&held.client, &reporter, lease, &note);
         // Without it nobody misses anything but a line in `kubectl describe`.
         let _ = tokio::time::timeout(FAREWELL, event).await;
+    }
+}
+
+/// Takes part until it ends, and then sees to the client's connections for as long as someone may use it.
+async fn until_gone(hold: impl Future<Output = End>, end: oneshot::Sender<End>, gone: oneshot::Receiver<()>) {
+    let held = async {
+        // Nobody has to wait for it.
+        let _ = end.send(hold.await);
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        () = held => {}
+        _ = gone => {}
     }
 }
