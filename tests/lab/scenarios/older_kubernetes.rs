@@ -2,7 +2,7 @@
 
 use anyhow::ensure;
 
-use super::{cluster_with_cairn_on, first_service, lifecycle, meddling, migration, rights, schemas};
+use super::{cluster_with_cairn_on, first_service, flow_schemas, lifecycle, meddling, migration, rights, schemas};
 use crate::harness::{enclosure::inside, kubernetes::Kubernetes};
 
 const OLDEST: Kubernetes = Kubernetes::V1_33;
@@ -30,6 +30,11 @@ fn a_wrong_pool_or_peer_is_refused_by_the_api_server() {
 #[test]
 fn one_account_is_denied_nothing_and_uses_all_it_may() {
     inside(async || rights::one_account_suffices(OLDEST).await);
+}
+
+#[test]
+fn each_account_is_in_the_level_that_the_manifests_say() {
+    inside(async || flow_schemas::accounts_are_in_their_levels(OLDEST).await);
 }
 
 #[test]
