@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use crate::agent::snapshot::{NodeRouteView, OwnCidr, Snapshot};
+use crate::agent::snapshot::{NodeRouteView, Objects, OwnCidr, Snapshot};
 use crate::api::{EntryFlag, NodeRoute, NodeRouteSpec};
 use crate::config::Peer;
 use crate::model::LocalAddress;
@@ -21,21 +21,21 @@ pub(super) fn snapshot() -> Builder {
         me: "n1".parse().expect("a node name"),
         labels: BTreeMap::new(),
         local: Vec::new(),
-        node_routes: Arc::default(),
+        node_routes: Objects::default(),
         peers: Vec::new(),
         advertisements: Vec::new(),
         learned: BTreeMap::new(),
         own_cidr: OwnCidr::Left,
         pools: Vec::new(),
-        services: Arc::default(),
-        endpoints: Arc::default(),
+        services: Objects::default(),
+        endpoints: Objects::default(),
         scope: Scope::Default,
     })
 }
 
 impl Builder {
     pub(super) fn node(mut self, route: NodeRouteView) -> Self {
-        Arc::make_mut(&mut self.0.node_routes).insert(route.node.to_string(), Arc::new(route));
+        self.0.node_routes.insert(route.node.to_string(), Arc::new(route));
         self
     }
 
@@ -45,7 +45,7 @@ impl Builder {
     }
 
     pub(super) fn service(mut self, service: ServiceView) -> Self {
-        Arc::make_mut(&mut self.0.services).insert(service.key.to_string(), Arc::new(service));
+        self.0.services.insert(service.key.to_string(), Arc::new(service));
         self
     }
 
@@ -67,7 +67,7 @@ impl Builder {
             family: Some(Family::V4),
             nodes: [(node.parse().expect("a node name"), counts)].into(),
         };
-        Arc::make_mut(&mut self.0.endpoints).insert(name, Arc::new(view));
+        self.0.endpoints.insert(name, Arc::new(view));
         self
     }
 
@@ -79,7 +79,7 @@ impl Builder {
             family: Some(Family::V4),
             nodes: [(node.parse().expect("a node name"), counts)].into(),
         };
-        Arc::make_mut(&mut self.0.endpoints).insert(format!("default/{service}-{node}"), Arc::new(view));
+        self.0.endpoints.insert(format!("default/{service}-{node}"), Arc::new(view));
         self
     }
 

@@ -1,7 +1,8 @@
 //! From what the agent knows to what should be: routes, announcements, sessions, the guard.
 //!
 //! Pure: the same snapshot gives the same wish, whatever happened before. The one exception is the
-//! grace of a Service that lost its endpoints, whose memory is handed in.
+//! grace of a Service that lost its endpoints, whose memory is handed in. What else is remembered only
+//! saves work: a change costs what hangs on it.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -9,12 +10,13 @@ use std::sync::Arc;
 
 use crate::agent::announce::{self, AnnouncePlan};
 use crate::agent::entries::{self, EntryPlan};
+use crate::agent::fib::Fib;
 use crate::agent::imports::{self, ImportPlan};
 use crate::agent::last_resort;
 use crate::agent::peers;
 use crate::agent::routes::{Planner, RoutePlan};
 use crate::agent::snapshot::{NodeRouteView, Snapshot};
-use crate::agent::witness;
+use crate::agent::witness::{self, Witnessed};
 use crate::api::PeerException;
 use crate::config::peer::Peer;
 use crate::model::{FibRoute, FibWish, LocalAddress, Moment, Neighbour, NextHops, NodeName, Prefix, RouterId};
@@ -26,6 +28,18 @@ pub struct Memory {
     pub entries: entries::Memory,
     /// The routes as they were planned, so that only what changed is planned again.
     pub routes: Planner,
+    /// The nodes this one is a witness for.
+    witnessed: Witnessed,
+    /// All routes, put together.
+    fib: Fib,
+}
+
+#[cfg(test)]
+impl Memory {
+    /// Only what decides something.
+    pub(super) fn without_what_saves_work(&self) -> Self {
+        Self { entries: self.entries.clone(), ..Self::default() }
+    }
 }
 
 /// Everything this node should do.
@@ -37,6 +51,8 @@ pub struct Desired {
     pub imports: ImportPlan,
     /// Kernel routes for packets that would go in circles.
     pub last_resorts: BTreeSet<FibRoute>,
+    /// All of these kernel routes.
+    pub fib: Arc<FibWish>,
     /// Addresses of Services this node is an entry for.
     pub entries: EntryPlan,
     /// What to announce: the own pod CIDRs and those addresses.
@@ -61,28 +77,21 @@ pub struct Desired {
     pub neighbours: BTreeSet<Neighbour>,
 }
 
-impl Desired {
-    /// Every kernel route there should be.
-    pub fn fib(&self) -> FibWish {
-        let mut wish = FibWish::clone(&self.routes.wanted);
-        self.imports.routes.iter().chain(&self.last_resorts).for_each(|route| wish.add(route.clone()));
-        wish
-    }
-}
-
 /// Plans everything; `memory` is brought up to `now`.
 pub fn plan(snapshot: &Snapshot, memory: &mut Memory, now: Moment) -> Desired {
     let own = snapshot.node_routes.get(snapshot.me.as_str());
-    let entries = entries::plan(snapshot, &mut memory.entries, now);
-    let (peers, doubles) = peers::sessions(&snapshot.peers, &snapshot.labels);
-    let is_witness_of = |route: &NodeRouteView| route.witnesses.iter().any(|name| name == snapshot.me.as_str());
     let routes = memory.routes.plan(snapshot);
-    let witnessed: Vec<_> = snapshot.node_routes.values().filter(|route| is_witness_of(route)).cloned().collect();
+    let of_nodes = memory.routes.node_addresses();
+    let entries = entries::plan(snapshot, of_nodes, &mut memory.entries, now);
+    let (peers, doubles) = peers::sessions(&snapshot.peers, &snapshot.labels);
+    let witnessed = memory.witnessed.look(&snapshot.me, &snapshot.node_routes);
     let imports = imports::plan(snapshot, &routes);
-    let announce = announce::plan(snapshot, &entries, &peers);
+    let announce = announce::plan(snapshot, of_nodes, &entries, &peers);
+    let last_resorts = last_resort::plan(snapshot, of_nodes, &routes, &imports, &announce);
     Desired {
         neighbours: witness::neighbours(&witnessed, &routes),
-        last_resorts: last_resort::plan(snapshot, &routes, &imports, &announce),
+        fib: memory.fib.of(&routes.wanted, &imports.routes, &last_resorts),
+        last_resorts,
         routes,
         imports,
         announce,

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
+use crate::agent::node_addresses::NodeAddresses;
 use crate::agent::snapshot::Snapshot;
 use crate::api::{EntryFlag, NoEntry};
 use crate::model::views::{EndpointCounts, IpMode, ServiceView, TrafficPolicy};
@@ -36,10 +37,8 @@ pub struct EntryPlan {
 }
 
 /// Plans which addresses this node announces; `memory` is brought up to `now`.
-pub fn plan(snapshot: &Snapshot, memory: &mut Memory, now: Moment) -> EntryPlan {
+pub fn plan(snapshot: &Snapshot, of_nodes: &NodeAddresses, memory: &mut Memory, now: Moment) -> EntryPlan {
     let endpoints = count_endpoints(snapshot);
-    let of_nodes: BTreeSet<IpAddr> =
-        snapshot.node_routes.values().flat_map(|route| route.addresses.iter().copied()).collect();
     let mut plan = EntryPlan::default();
     let mut next = Memory::default();
     let ours =
@@ -176,6 +175,10 @@ mod tests {
     use crate::agent::cases::{Builder, node_route, snapshot, web};
     use crate::api::LOAD_BALANCER_CLASS;
     use crate::model::views::Ingress;
+
+    fn plan(snapshot: &Snapshot, memory: &mut Memory, now: Moment) -> EntryPlan {
+        super::plan(snapshot, &NodeAddresses::of(&snapshot.node_routes), memory, now)
+    }
 
     fn base() -> Builder {
         snapshot().node(node_route("n1", &["10.90.0.11"], &[])).node(node_route("n2", &["10.90.0.12"], &[]))
@@ -388,13 +391,13 @@ mod tests {
     #[test]
     fn the_guard_knows_the_served_ports_and_leaves_foreign_proxies_alone() {
         let snapshot = base().service(web(TrafficPolicy::Cluster)).endpoints("n1", 1, 0).build();
-        let plan = super::plan(&snapshot, &mut Memory::default(), Moment::default());
+        let plan = self::plan(&snapshot, &mut Memory::default(), Moment::default());
         let served: Vec<_> = plan.guarded.served.iter().map(|s| (s.address.to_string(), s.port)).collect();
         assert_eq!(served, [("10.60.0.10".to_owned(), 80)]);
 
         let foreign = ServiceView { has_foreign_proxy: true, ..web(TrafficPolicy::Cluster) };
         let snapshot = base().service(foreign).endpoints("n1", 1, 0).build();
-        let plan = super::plan(&snapshot, &mut Memory::default(), Moment::default());
+        let plan = self::plan(&snapshot, &mut Memory::default(), Moment::default());
         assert_eq!((plan.announced.len(), plan.guarded), (1, Guarded::default()));
     }
 }

@@ -50,7 +50,7 @@ pub enum Verb {
 pub fn forecast(state: &State) -> Option<Forecast> {
     let place = Place::new(state.table, state.metric)?;
     let desired = desired::plan(&state.snapshot, &mut Memory::default(), Moment::default());
-    let (fib, routes) = (desired.fib(), desired.routes);
+    let (fib, routes) = (desired.fib, desired.routes);
     let (present, around) = state.kernel.present(place);
     let destinations = plan::all_destinations(&fib, &present);
     let planned = plan::plan(&fib, &present, destinations, around);

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use crate::agent::announce::{AnnouncePlan, stranger};
 use crate::agent::imports::ImportPlan;
+use crate::agent::node_addresses::NodeAddresses;
 use crate::agent::routes::RoutePlan;
 use crate::agent::snapshot::{OwnCidr, Snapshot};
 use crate::model::{FibRoute, Prefix};
@@ -16,6 +17,7 @@ use crate::model::{FibRoute, Prefix};
 /// nothing else is in it.
 pub fn plan(
     snapshot: &Snapshot,
+    of_nodes: &NodeAddresses,
     routes: &RoutePlan,
     imports: &ImportPlan,
     announce: &AnnouncePlan,
@@ -25,24 +27,20 @@ pub fn plan(
     }
     let own = snapshot.node_routes.get(snapshot.me.as_str());
     let cidrs: BTreeSet<Prefix> = own.into_iter().flat_map(|route| route.pod_cidrs.iter().copied()).collect();
-    let has_route = |cidr: &Prefix| {
-        cidrs.contains(cidr) || routes.reaches(cidr) || imports.routes.iter().any(|route| route.destination == *cidr)
-    };
+    let has_route =
+        |cidr: &Prefix| cidrs.contains(cidr) || imports.routes.iter().any(|route| route.destination == *cidr);
     // A longer prefix decides before the default route, which may be the way to other nodes' pods.
-    let are_all_reached = |network: &Prefix| {
-        let mut others = snapshot.node_routes.values().flat_map(|route| &route.pod_cidrs);
-        others.all(|cidr| !network.overlaps(cidr) || has_route(cidr))
-    };
+    let are_all_reached = |network: &Prefix| routes.unreached().all(|cidr| !network.overlaps(cidr) || has_route(cidr));
     let networks = announce.pod_aggregates.iter().filter(|network| are_all_reached(network));
-    let alone = cidrs.iter().chain(networks).filter(|network| !is_used_otherwise(snapshot, **network));
+    let alone = cidrs.iter().chain(networks).filter(|network| !is_used_otherwise(snapshot, of_nodes, **network));
     alone.map(|network| FibRoute::last_resort(*network)).collect()
 }
 
 /// Whether packets to some of the network have another way, which a route to all of it would cut off: it lies
 /// within a network of this node, whose pods are neighbours then, or a node, router or pool has an address in it.
-fn is_used_otherwise(snapshot: &Snapshot, network: Prefix) -> bool {
+fn is_used_otherwise(snapshot: &Snapshot, of_nodes: &NodeAddresses, network: Prefix) -> bool {
     let holds = |wider: Prefix| wider.length() < network.length() && wider.contains(network.address());
-    snapshot.local.iter().any(|local| holds(local.prefix)) || stranger(snapshot, network).is_some()
+    snapshot.local.iter().any(|local| holds(local.prefix)) || stranger(snapshot, of_nodes, network).is_some()
 }
 
 #[cfg(test)]

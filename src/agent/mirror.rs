@@ -2,6 +2,7 @@
 //!
 //! A round takes in what changed and hands out the whole, without copying it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::agent::snapshot::Objects;
@@ -19,13 +20,13 @@ pub struct Mirror<V> {
 impl<V: PartialEq + Send + Sync + 'static> Mirror<V> {
     /// Of a store; nothing is known before its first list.
     pub fn of(store: Store<V>) -> Self {
-        Self { store, objects: Arc::default(), is_known: false }
+        Self { store, objects: Objects::default(), is_known: false }
     }
 
     /// Until the store has its first list, this is how it was.
     pub fn seed(&mut self, objects: &Objects<V>) {
         if !self.store.is_synced() {
-            self.objects = Arc::clone(objects);
+            self.objects = objects.clone();
             self.is_known = true;
         }
     }
@@ -48,22 +49,36 @@ impl<V: PartialEq + Send + Sync + 'static> Mirror<V> {
     /// Takes in what changed and returns all objects, and what it was that changed.
     pub fn look(&mut self) -> (Objects<V>, Changes) {
         if !self.store.is_synced() {
-            return (Arc::clone(&self.objects), Changes::default());
+            return (self.objects.clone(), Changes::default());
         }
         let changes = self.store.take_changes();
         match &changes {
-            Changes::All => self.objects = Arc::new(self.store.snapshot()),
+            Changes::All => self.objects = self.store.with(|all| refreshed(&self.objects, all)),
             Changes::Keys(keys) if keys.is_empty() => {}
             Changes::Keys(keys) => {
-                let objects = Arc::make_mut(&mut self.objects);
                 for key in keys {
                     match self.store.get(key) {
-                        Some(object) => drop(objects.insert(key.clone(), object)),
-                        None => drop(objects.remove(key)),
+                        Some(object) => drop(self.objects.insert(key.clone(), object)),
+                        None => drop(self.objects.remove(key)),
                     }
                 }
             }
         }
-        (Arc::clone(&self.objects), changes)
+        (self.objects.clone(), changes)
     }
+}
+
+/// What there is now, sharing with what there was.
+fn refreshed<V: PartialEq>(before: &Objects<V>, now: &BTreeMap<String, Arc<V>>) -> Objects<V> {
+    if before.is_empty() {
+        return now.iter().map(|(name, object)| (name.clone(), Arc::clone(object))).collect();
+    }
+    let mut objects = before.clone();
+    before.keys().filter(|name| !now.contains_key(*name)).for_each(|name| drop(objects.remove(name)));
+    for (name, object) in now {
+        if objects.get(name).is_none_or(|known| !Arc::ptr_eq(known, object)) {
+            objects.insert(name.clone(), Arc::clone(object));
+        }
+    }
+    objects
 }

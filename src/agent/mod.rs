@@ -19,9 +19,12 @@
 pub mod announce;
 #[cfg(test)]
 mod cases;
+#[cfg(test)]
+mod change_by_change;
 pub mod default_addresses;
 pub mod desired;
 pub mod entries;
+mod fib;
 pub mod forecast;
 pub mod imports;
 mod inquiry;
@@ -30,6 +33,7 @@ pub mod last_resort;
 mod metrics;
 mod mirror;
 pub mod next_hop;
+pub mod node_addresses;
 pub mod nodes;
 mod outcome;
 pub mod pacer;

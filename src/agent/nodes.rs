@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::agent::snapshot::NodeRouteView;
+use crate::agent::snapshot::{NodeRouteView, Objects};
 use crate::model::Moment;
 
 /// The leader writes a `NodeRoute` again that somebody deleted; so long nobody is asked.
@@ -44,8 +44,7 @@ pub enum Own {
 /// Every `NodeRoute` that is in force.
 #[derive(Debug, Clone, Default)]
 pub struct Nodes {
-    /// Shared with the round of planning that is under way.
-    routes: Arc<BTreeMap<String, Arc<NodeRouteView>>>,
+    routes: Objects<NodeRouteView>,
     missing: BTreeMap<String, Missing>,
 }
 
@@ -57,12 +56,12 @@ struct Missing {
 
 impl Nodes {
     /// Those that were in force before: none of them is known to be there.
-    pub fn restored(routes: BTreeMap<String, Arc<NodeRouteView>>) -> Self {
-        Self { routes: Arc::new(routes), missing: BTreeMap::new() }
+    pub fn restored(routes: Objects<NodeRouteView>) -> Self {
+        Self { routes, missing: BTreeMap::new() }
     }
 
     /// All in force, by the node's name.
-    pub fn in_force(&self) -> &Arc<BTreeMap<String, Arc<NodeRouteView>>> {
+    pub fn in_force(&self) -> &Objects<NodeRouteView> {
         &self.routes
     }
 
@@ -79,7 +78,7 @@ impl Nodes {
                 self.missing.remove(name);
                 let known = self.routes.get(name);
                 if known.is_none_or(|known| **known != *route) {
-                    Arc::make_mut(&mut self.routes).insert(name.to_owned(), route);
+                    self.routes.insert(name.to_owned(), route);
                 }
             }
             None if self.routes.contains_key(name) => {
@@ -92,7 +91,10 @@ impl Nodes {
     }
 
     /// Takes in a complete list.
-    pub fn saw_all(&mut self, all: &BTreeMap<String, Arc<NodeRouteView>>, dice: f64, now: Moment) {
+    pub fn saw_all(&mut self, all: &Objects<NodeRouteView>, dice: f64, now: Moment) {
+        if self.routes.is_empty() {
+            self.routes = all.clone();
+        }
         let gone: Vec<_> = self.routes.keys().filter(|name| !all.contains_key(*name)).cloned().collect();
         all.iter().for_each(|(name, route)| self.saw(name, Some(Arc::clone(route)), dice, now));
         gone.iter().for_each(|name| self.saw(name, None, dice, now));
@@ -101,7 +103,7 @@ impl Nodes {
     /// What is known of the own Node. When it is gone, its `NodeRoute` needs no confirmation.
     pub fn own(&mut self, me: &str, own: Own) {
         if own == Own::Gone && self.missing.remove(me).is_some() {
-            Arc::make_mut(&mut self.routes).remove(me);
+            self.routes.remove(me);
         }
     }
 
@@ -125,7 +127,7 @@ impl Nodes {
         match answer {
             Answer::Gone => {
                 self.missing.remove(name);
-                Arc::make_mut(&mut self.routes).remove(name);
+                self.routes.remove(name);
             }
             Answer::Exists | Answer::Unknown => {
                 missing.ask_at = now + missing.again;
@@ -151,9 +153,9 @@ mod tests {
     }
 
     fn nodes() -> Nodes {
-        let all = ["n1", "n2", "n3"].map(|name| (name.to_owned(), route(name, "10.244.0.0/24"))).into();
+        let all = ["n1", "n2", "n3"].map(|name| (name.to_owned(), route(name, "10.244.0.0/24")));
         let mut nodes = Nodes::default();
-        nodes.saw_all(&all, DICE, at(0));
+        nodes.saw_all(&all.into_iter().collect(), DICE, at(0));
         nodes
     }
 
@@ -184,7 +186,7 @@ mod tests {
         nodes.saw("n2", None, DICE, at(10));
         nodes.saw("n2", Some(route("n2", "10.244.9.0/24")), DICE, at(11));
         assert_eq!(nodes.held(), 0);
-        assert_eq!(nodes.in_force()["n2"].pod_cidrs[0].to_string(), "10.244.9.0/24");
+        assert_eq!(nodes.in_force().get("n2").expect("it is in force").pod_cidrs[0].to_string(), "10.244.9.0/24");
         nodes.answered("n2", Answer::Gone, at(12));
         assert_eq!(names(&nodes).len(), 3, "a late answer means nothing");
     }
@@ -192,7 +194,7 @@ mod tests {
     #[test]
     fn nobody_is_asked_while_the_own_one_is_missing_and_the_own_node_is_there() {
         let mut nodes = nodes();
-        nodes.saw_all(&BTreeMap::new(), DICE, at(10));
+        nodes.saw_all(&Objects::default(), DICE, at(10));
         nodes.own("n1", Own::MayExist);
         assert_eq!((names(&nodes).len(), nodes.held()), (3, 3));
         assert_eq!((nodes.to_ask("n1", at(10_000)), nodes.deadline("n1")), (Vec::new(), None));
@@ -204,8 +206,8 @@ mod tests {
     #[test]
     fn what_is_the_same_is_not_replaced() {
         let mut nodes = nodes();
-        let before = Arc::clone(&nodes.in_force()["n2"]);
+        let before = Arc::clone(&nodes.in_force().get("n2").expect("it is in force"));
         nodes.saw("n2", Some(route("n2", "10.244.0.0/24")), DICE, at(1));
-        assert!(Arc::ptr_eq(&before, &nodes.in_force()["n2"]));
+        assert!(Arc::ptr_eq(&before, &nodes.in_force().get("n2").expect("it is in force")));
     }
 }

@@ -131,13 +131,12 @@ fn routes(desired: &Desired, outcome: &Outcome) -> RouteReport {
 
 /// How many pod CIDRs have their route in the kernel.
 fn installed(plan: &RoutePlan, outcome: &Outcome) -> usize {
-    let routes = plan.wanted.routes();
     // Then what failed is all that is missing, and there is no need to look for each.
     if outcome.is_settled {
         let failed = outcome.failed.keys().filter(|route| plan.wanted.contains(route)).count();
-        return routes.count() - failed;
+        return plan.wanted.count() - failed;
     }
-    routes.filter(|route| outcome.is_installed(route)).count()
+    plan.wanted.routes().filter(|route| outcome.is_installed(route)).count()
 }
 
 fn is_carried(exception: &RouteException, outcome: &Outcome) -> bool {

@@ -21,7 +21,7 @@ use crate::bgp::{self, HoldTime, PeerConfig, SpeakerStatus};
 use crate::config::peer::Peer;
 use crate::kernel::guard::GuardStatus;
 use crate::kernel::{self, Place, PodNetwork, RouteStatus};
-use crate::model::{FibWish, Guarded, LocalAddress, Neighbour, NextHops, PeerName, RouterId, Target};
+use crate::model::{FibWish, Guarded, LocalAddress, Neighbour, NextHops, PeerName, RouterId};
 
 /// Wishes on their way to the rooms, answers on their way back. Latest wins in both directions.
 ///
@@ -122,9 +122,9 @@ impl Rooms {
     /// Hands the kernel its routes, the next hops to ask for, and what pods need of the host.
     pub fn wish_routes(&self, desired: &Desired) {
         let own = desired.own_pod_cidrs.clone();
-        let interfaces = interfaces(&desired.routes.wanted);
+        let interfaces = desired.routes.wanted.interfaces().collect();
         set(&self.pod_network, Some(Arc::new(PodNetwork { own, interfaces, place: self.place })));
-        set(&self.routes, Some(Arc::new(desired.fib())));
+        set(&self.routes, Some(Arc::clone(&desired.fib)));
         set(&self.neighbours, Arc::new(desired.neighbours.clone()));
     }
 
@@ -160,15 +160,6 @@ impl Rooms {
     pub fn publish(&self, publication: Option<Publication>) {
         set(&self.report, publication);
     }
-}
-
-/// The interfaces that routes leave by.
-fn interfaces(wish: &FibWish) -> BTreeSet<u32> {
-    let hops = wish.routes().filter_map(|route| match &route.target {
-        Target::Via(hops) => Some(hops.iter().filter_map(|hop| hop.interface)),
-        Target::Blackhole => None,
-    });
-    hops.flatten().collect()
 }
 
 /// Sends only what is new, so that nobody wakes for nothing.

@@ -4,11 +4,11 @@
 //! them, and the result is that of planning everything anew.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::agent::next_hop::{self, Networks, Way};
-use crate::agent::snapshot::{NodeRouteView, Snapshot};
+use crate::agent::node_addresses::{NodeAddresses, take_one};
+use crate::agent::snapshot::{NodeRouteView, Objects, Snapshot};
 use crate::api::{RouteException, RouteExceptionReason};
 use crate::model::{FibRoute, FibWish, Prefix};
 
@@ -25,6 +25,7 @@ pub struct RoutePlan {
     exceptions: BTreeMap<Prefix, Vec<RouteException>>,
     malformed: BTreeMap<String, Vec<RouteException>>,
     shared: BTreeSet<Prefix>,
+    unreached: BTreeSet<Prefix>,
 }
 
 /// A node that has a pod CIDR, and the way there.
@@ -60,9 +61,9 @@ impl RoutePlan {
         self.wanted.routes().filter_map(|route| Some((route.destination, self.owner(route)?)))
     }
 
-    /// Whether a pod CIDR is reached straight.
-    pub fn reaches(&self, cidr: &Prefix) -> bool {
-        !self.wanted.to(cidr).is_empty()
+    /// Pod CIDRs of other nodes that are not reached straight.
+    pub fn unreached(&self) -> impl Iterator<Item = &Prefix> {
+        self.unreached.iter()
     }
 
     /// The node that a route leads to.
@@ -92,9 +93,8 @@ impl Claim {
 pub struct Planner {
     networks: Networks,
     own: Vec<Prefix>,
-    nodes: BTreeMap<String, Arc<NodeRouteView>>,
-    /// Addresses of all nodes, and how many have each.
-    addresses: BTreeMap<IpAddr, usize>,
+    nodes: Objects<NodeRouteView>,
+    addresses: NodeAddresses,
     /// The lengths that claimed pod CIDRs have, and how many have each.
     lengths: BTreeMap<u8, usize>,
     plan: Arc<RoutePlan>,
@@ -106,17 +106,24 @@ impl Planner {
         let own = snapshot.node_routes.get(snapshot.me.as_str());
         let networks = Networks::new(&snapshot.local, own.map(|own| own.addresses.as_slice()).unwrap_or_default());
         let own: Vec<Prefix> = own.into_iter().flat_map(|own| own.pod_cidrs.iter().copied()).collect();
-        if self.networks != networks || self.own != own {
-            // Every way may be another now.
-            *self = Self { networks, own, ..Self::default() };
-        }
         let mut open = BTreeSet::new();
-        for (name, old, new) in differences(&self.nodes, &snapshot.node_routes) {
-            if let Some(old) = old {
-                self.forget(&name, &old, snapshot, &mut open);
+        if self.own != own {
+            open.extend(own.iter().chain(&self.own).flat_map(|own| self.claimed_around(*own)));
+            self.own = own;
+        }
+        if self.networks != networks {
+            self.move_to(networks, &mut open);
+        }
+        for address in self.addresses.look(&snapshot.node_routes) {
+            open.extend(self.claimed_around(Prefix::host(address)));
+        }
+        let before = std::mem::replace(&mut self.nodes, snapshot.node_routes.clone());
+        for (name, old, new) in snapshot.node_routes.differences(&before) {
+            if let Some(old) = old.filter(|old| old.node != snapshot.me) {
+                self.forget(name, old, &mut open);
             }
-            if let Some(new) = new {
-                self.learn(&name, new, snapshot, &mut open);
+            if let Some(new) = new.filter(|new| new.node != snapshot.me) {
+                self.learn(name, new, &mut open);
             }
         }
         for destination in open {
@@ -125,27 +132,41 @@ impl Planner {
         Arc::clone(&self.plan)
     }
 
-    /// The plan to write in; nobody has it any more once the next round begins.
-    fn plan_mut(&mut self) -> &mut RoutePlan {
-        Arc::make_mut(&mut self.plan)
+    /// The networks of this node and the addresses of everybody's nodes, as of the last plan.
+    pub fn node_addresses(&self) -> &NodeAddresses {
+        &self.addresses
     }
 
-    fn learn(&mut self, name: &str, node: &Arc<NodeRouteView>, snapshot: &Snapshot, open: &mut BTreeSet<Prefix>) {
-        self.nodes.insert(name.to_owned(), Arc::clone(node));
-        for address in &node.addresses {
-            *self.addresses.entry(*address).or_default() += 1;
-            open.extend(self.claimed_around(Prefix::host(*address)));
+    /// This node is on other networks now: another way may lead to nodes that have an address there, and
+    /// nobody's pod CIDR may hold an address of this node.
+    fn move_to(&mut self, networks: Networks, open: &mut BTreeSet<Prefix>) {
+        let before = std::mem::replace(&mut self.networks, networks);
+        for address in self.networks.addresses().chain(before.addresses()) {
+            open.extend(self.claimed_around(Prefix::host(address)));
         }
-        if node.node == snapshot.me {
-            return;
+        let networks = &self.networks;
+        let plan = Arc::make_mut(&mut self.plan);
+        for (cidr, claims) in &mut plan.claims {
+            for claim in claims {
+                let way = next_hop::way(&claim.node, cidr.family(), networks);
+                if claim.way != way {
+                    claim.way = way;
+                    open.insert(*cidr);
+                }
+            }
         }
-        self.plan_mut().pod_cidrs += node.pod_cidrs.len() + node.malformed.len();
+    }
+
+    fn learn(&mut self, name: &str, node: &Arc<NodeRouteView>, open: &mut BTreeSet<Prefix>) {
+        let plan = Arc::make_mut(&mut self.plan);
+        plan.pod_cidrs += node.pod_cidrs.len() + node.malformed.len();
         if !node.malformed.is_empty() {
-            self.plan_mut().malformed.insert(name.to_owned(), malformed(node));
+            plan.malformed.insert(name.to_owned(), malformed(node));
         }
         for &cidr in &node.pod_cidrs {
             let way = next_hop::way(node, cidr.family(), &self.networks);
-            let claims = self.plan_mut().claims.entry(cidr).or_default();
+            // Nearly all have one claim.
+            let claims = Arc::make_mut(&mut self.plan).claims.entry(cidr).or_insert_with(|| Vec::with_capacity(1));
             claims.push(Claim { node: Arc::clone(node), way });
             claims.sort_by(|one, other| one.seniority().cmp(&other.seniority()));
             *self.lengths.entry(cidr.length()).or_default() += 1;
@@ -154,22 +175,15 @@ impl Planner {
         }
     }
 
-    fn forget(&mut self, name: &str, node: &Arc<NodeRouteView>, snapshot: &Snapshot, open: &mut BTreeSet<Prefix>) {
-        self.nodes.remove(name);
-        for address in &node.addresses {
-            take_one(&mut self.addresses, *address);
-            open.extend(self.claimed_around(Prefix::host(*address)));
-        }
-        if node.node == snapshot.me {
-            return;
-        }
-        self.plan_mut().pod_cidrs -= node.pod_cidrs.len() + node.malformed.len();
-        self.plan_mut().malformed.remove(name);
+    fn forget(&mut self, name: &str, node: &NodeRouteView, open: &mut BTreeSet<Prefix>) {
+        let plan = Arc::make_mut(&mut self.plan);
+        plan.pod_cidrs -= node.pod_cidrs.len() + node.malformed.len();
+        plan.malformed.remove(name);
         for &cidr in &node.pod_cidrs {
             open.insert(cidr);
             open.extend(self.claimed_around(cidr));
             take_one(&mut self.lengths, cidr.length());
-            let plan = self.plan_mut();
+            let plan = Arc::make_mut(&mut self.plan);
             if let Some(claims) = plan.claims.get_mut(&cidr) {
                 claims.retain(|claim| claim.node.node != node.node);
                 if claims.is_empty() {
@@ -194,7 +208,7 @@ impl Planner {
         let mut exceptions = Vec::new();
         let mut routes = Vec::new();
         let mut is_for_router = false;
-        let is_shared = claims.len() > 1;
+        let (is_claimed, is_shared) = (!claims.is_empty(), claims.len() > 1);
         let obstacle = self.obstacle(destination);
         for claim in claims {
             let told = match (&obstacle, &claim.way) {
@@ -218,11 +232,8 @@ impl Planner {
             );
         }
         let plan = Arc::make_mut(&mut self.plan);
-        if is_shared {
-            plan.shared.insert(destination);
-        } else {
-            plan.shared.remove(&destination);
-        }
+        put(&mut plan.shared, destination, is_shared);
+        put(&mut plan.unreached, destination, is_claimed && routes.is_empty());
         let wish = Arc::make_mut(&mut plan.wanted);
         if routes.is_empty() && is_for_router {
             wish.ask(destination);
@@ -242,8 +253,8 @@ impl Planner {
             let message = format!("it overlaps {own}, the pod CIDR of this node; give one of the two nodes another");
             return Some((RouteExceptionReason::Contested, message));
         }
-        let of_nodes = self.addresses.range(destination.address()..).next().map(|(address, _)| *address);
-        let held = of_nodes.into_iter().chain(self.networks.addresses()).find(|address| destination.contains(*address));
+        let of_this_node = || self.networks.addresses().find(|address| destination.contains(*address));
+        let held = self.addresses.first_in(destination).or_else(of_this_node);
         if let Some(address) = held {
             let message = format!("it holds {address}, an address of a node: that node could not be reached any more");
             return Some((RouteExceptionReason::HoldsAddress, message));
@@ -273,42 +284,11 @@ impl Planner {
     }
 }
 
-/// The name of a node, what was known of it, and what is.
-type Difference<'a> = (String, Option<Arc<NodeRouteView>>, Option<&'a Arc<NodeRouteView>>);
-
-/// What differs, by name. Views that both share are not compared.
-fn differences<'a>(
-    old: &BTreeMap<String, Arc<NodeRouteView>>,
-    new: &'a BTreeMap<String, Arc<NodeRouteView>>,
-) -> Vec<Difference<'a>> {
-    let mut differences = Vec::new();
-    let (mut before, mut now) = (old.iter().peekable(), new.iter().peekable());
-    loop {
-        let order = match (before.peek(), now.peek()) {
-            (Some((before, _)), Some((now, _))) => before.cmp(now),
-            (Some(_), None) => std::cmp::Ordering::Less,
-            (None, Some(_)) => std::cmp::Ordering::Greater,
-            (None, None) => return differences,
-        };
-        let before = before.next_if(|_| order.is_le());
-        let now = now.next_if(|_| order.is_ge());
-        if let (Some((_, before)), Some((_, now))) = (before, now)
-            && Arc::ptr_eq(before, now)
-        {
-            continue;
-        }
-        if let Some((name, _)) = before.or(now) {
-            differences.push((name.clone(), before.map(|(_, view)| Arc::clone(view)), now.map(|(_, view)| view)));
-        }
-    }
-}
-
-fn take_one<K: Ord>(counts: &mut BTreeMap<K, usize>, key: K) {
-    if let std::collections::btree_map::Entry::Occupied(mut count) = counts.entry(key) {
-        *count.get_mut() -= 1;
-        if *count.get() == 0 {
-            count.remove();
-        }
+fn put(all: &mut BTreeSet<Prefix>, destination: Prefix, is_one: bool) {
+    if is_one {
+        all.insert(destination);
+    } else {
+        all.remove(&destination);
     }
 }
 

@@ -5,7 +5,7 @@
 //! repairs what happens meanwhile. What is kept holds for one boot only: after another, sessions and
 //! routes have to begin with what the cluster says.
 
-use std::io::{ErrorKind, Write};
+use std::io::{BufWriter, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -141,21 +141,23 @@ fn useful(mut snapshot: Snapshot) -> Snapshot {
     let services = &snapshot.services;
     let counts = |slice: &EndpointView| services.contains_key(&slice.service.to_string());
     let endpoints = snapshot.endpoints.iter().filter(|(_, slice)| counts(slice));
-    snapshot.endpoints = Arc::new(endpoints.map(|(name, slice)| (name.clone(), Arc::clone(slice))).collect());
+    snapshot.endpoints = endpoints.map(|(name, slice)| (name.clone(), Arc::clone(slice))).collect();
     snapshot
 }
 
 fn write(origin: &Origin, snapshot: Snapshot) -> std::io::Result<()> {
     let snapshot = useful(snapshot);
     let saved = Saved { version: VERSION, boot_id: origin.boot_id.clone(), snapshot };
-    let text = serde_json::to_vec(&saved)?;
     if let Some(folder) = origin.file.parent() {
         std::fs::create_dir_all(folder)?;
     }
     // It holds the keys of BGP sessions. Renamed into place: a reader never sees half of it.
     let new = origin.file.with_extension("new");
-    let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    file.write_all(&text)?;
+    let file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    // As it goes: the text of a large cluster has megabytes.
+    let mut file = BufWriter::new(file);
+    serde_json::to_writer(&mut file, &saved)?;
+    file.flush()?;
     drop(file);
     std::fs::rename(new, &origin.file)
 }

@@ -13,10 +13,10 @@ use crate::api::{AddressPool, EntryFlag, NodeRoute};
 use crate::config::peer::Peer;
 use crate::config::{AddressBlock, Advertisement, Pool};
 use crate::model::views::{EndpointView, ServiceView};
-use crate::model::{LocalAddress, NodeName, PoolName, Prefix, Scope};
+use crate::model::{LocalAddress, NodeName, PoolName, Prefix, Scope, SharedMap};
 
 /// Objects by name, shared: a snapshot is taken for each change, and most of it is as before.
-pub type Objects<V> = Arc<BTreeMap<String, Arc<V>>>;
+pub type Objects<V> = SharedMap<String, Arc<V>>;
 
 /// Everything the agent of one node decides from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -1,7 +1,6 @@
 //! What the agent watches.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -101,7 +100,7 @@ impl Stores {
     /// Goes on with the state that was kept, for all that the API server has not told yet.
     pub fn restore(&mut self, kept: Snapshot) {
         if !self.node_routes.is_synced() {
-            self.nodes = Nodes::restored(BTreeMap::clone(&kept.node_routes));
+            self.nodes = Nodes::restored(kept.node_routes.clone());
         }
         self.node_routes.seed(&kept.node_routes);
         self.services.seed(&kept.services);
@@ -185,7 +184,7 @@ impl Stores {
         let has_new_objects = !new_services.is_empty() || !new_endpoints.is_empty();
         self.has_news |= has_new_objects || labels != self.labels;
         self.labels.clone_from(&labels);
-        let node_routes = Arc::clone(self.nodes.in_force());
+        let node_routes = self.nodes.in_force().clone();
         let peers = in_force;
         let snapshot = Snapshot {
             me,

@@ -4,15 +4,36 @@
 //! answers, or when a router carries the packets. What is not known yet is left unsaid: the leader
 //! takes silence for no answer, and asks another.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::agent::desired::Desired;
 use crate::agent::report::Outcome;
 use crate::agent::routes::RoutePlan;
-use crate::agent::snapshot::NodeRouteView;
+use crate::agent::snapshot::{NodeRouteView, Objects};
 use crate::api::{Reached, RouteExceptionReason, WitnessAnswer, majority};
 use crate::model::{FibRoute, Hop, Neighbour, NodeName, Prefix, Target};
+
+/// The nodes that this one is a witness for.
+#[derive(Debug, Clone, Default)]
+pub struct Witnessed {
+    nodes: Objects<NodeRouteView>,
+    of_them: BTreeMap<String, Arc<NodeRouteView>>,
+}
+
+impl Witnessed {
+    /// Takes in which nodes came, changed and went, and returns all that `me` is a witness for.
+    pub fn look(&mut self, me: &NodeName, nodes: &Objects<NodeRouteView>) -> Vec<Arc<NodeRouteView>> {
+        for (name, _, new) in nodes.differences(&self.nodes) {
+            match new.filter(|node| node.witnesses.iter().any(|witness| witness == me.as_str())) {
+                Some(node) => drop(self.of_them.insert(name.clone(), Arc::clone(node))),
+                None => drop(self.of_them.remove(name)),
+            }
+        }
+        self.nodes = nodes.clone();
+        self.of_them.values().cloned().collect()
+    }
+}
 
 /// What is known of one pod CIDR.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,8 +136,6 @@ pub fn neighbours(nodes: &[Arc<NodeRouteView>], plan: &RoutePlan) -> BTreeSet<Ne
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
     use crate::agent::cases::{local, node_route, snapshot};
     use crate::agent::desired;

@@ -7,7 +7,7 @@ use super::place::Place;
 use super::plan::{RouteChange, Surroundings};
 use super::present::Present;
 use super::route::KernelRoute;
-use crate::model::{FibRoute, FibWish, Prefix, Target};
+use crate::model::{FibWish, Prefix};
 
 /// What is to be done about an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -138,8 +138,7 @@ impl Known {
 
     /// Whether a route that is ours or wanted leaves by this interface.
     fn is_used(&self, index: u32, wish: &FibWish) -> bool {
-        wish.routes().any(|route| leaves_by(route, index))
-            || self.present.routes().any(|route| route.uses(index) && matters(route, wish))
+        wish.may_leave_by(index) || self.present.routes().any(|route| route.uses(index) && matters(route, wish))
     }
 }
 
@@ -159,12 +158,4 @@ fn asked_within(prefix: Prefix, wish: &FibWish) -> Effect {
 
 fn matters(route: &KernelRoute, wish: &FibWish) -> bool {
     route.is_ours() || !wish.to(&route.destination).is_empty()
-}
-
-/// A next hop without an interface may leave by any.
-fn leaves_by(route: &FibRoute, index: u32) -> bool {
-    match &route.target {
-        Target::Via(hops) => hops.iter().any(|hop| hop.interface.is_none_or(|interface| interface == index)),
-        Target::Blackhole => false,
-    }
 }

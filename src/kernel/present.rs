@@ -89,7 +89,8 @@ impl Present {
 
     /// The kernel has one more.
     pub(super) fn insert(&mut self, route: KernelRoute) {
-        self.0.entry(route.destination).or_default().push(route);
+        // Nearly all destinations have one.
+        self.0.entry(route.destination).or_insert_with(|| Vec::with_capacity(1)).push(route);
     }
 
     /// The kernel has lost this one. Says whether it was known.

@@ -213,7 +213,7 @@ pub(super) fn route(payload: &[u8]) -> Option<KernelRoute> {
         }
     }
     if read.hops.is_empty() && (only.gateway.is_some() || only.interface.is_some()) {
-        read.hops.push(only);
+        read.hops = vec![only];
     }
     Some(read)
 }

@@ -140,6 +140,6 @@ impl RouteStatus {
 
     /// How many routes are in the kernel and decide.
     pub fn installed(&self) -> usize {
-        self.wish.routes().count() - self.failed.len()
+        self.wish.count() - self.failed.len()
     }
 }

@@ -3,8 +3,8 @@
 //! A [`FibWish`] is everything that is asked. Cloning it shares the routes, so that handing over the
 //! wish of a large cluster after each change costs little.
 
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::net::{Family, Prefix};
+use super::shared_map::SharedMap;
 
 /// A neighbour to hand packets to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -131,6 +132,15 @@ impl FibRoute {
         Self { destination, rank: Rank::LastResort, target: Target::Blackhole }
     }
 
+    /// The interfaces of its next hops; `None` where the kernel chooses.
+    fn interfaces(&self) -> impl Iterator<Item = Option<u32>> {
+        let hops = match &self.target {
+            Target::Via(hops) => Some(hops),
+            Target::Blackhole => None,
+        };
+        hops.into_iter().flatten().map(|hop| hop.interface)
+    }
+
     /// The address family of the route.
     pub fn family(&self) -> Family {
         self.destination.family()
@@ -142,46 +152,80 @@ impl FibRoute {
 /// Of several routes of one destination and rank the first is preferred, but one that is in place
 /// already is never moved for it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct FibWish(BTreeMap<Prefix, Arc<[FibRoute]>>);
+#[serde(transparent)]
+pub struct FibWish {
+    by_destination: SharedMap<Prefix, Arc<[FibRoute]>>,
+    /// How many routes that are.
+    #[serde(skip)]
+    count: usize,
+    /// The interfaces they leave by, and how many next hops are there; `None` are those that may be on any.
+    #[serde(skip)]
+    interfaces: BTreeMap<Option<u32>, usize>,
+}
 
 impl FibWish {
     /// Replaces all routes to one destination; none takes the destination out.
     pub fn set(&mut self, destination: Prefix, routes: impl IntoIterator<Item = FibRoute>) {
         let routes: Arc<[FibRoute]> = routes.into_iter().filter(|route| route.destination == destination).collect();
-        if routes.is_empty() {
-            self.0.remove(&destination);
-        } else {
-            self.0.insert(destination, routes);
-        }
+        self.put(destination, (!routes.is_empty()).then_some(routes));
     }
 
     /// Asks who carries packets to a destination that no node on a network of this one has. A router may
     /// have announced it: such a route can be added.
     pub fn ask(&mut self, destination: Prefix) {
-        self.0.insert(destination, Arc::default());
+        self.put(destination, Some(Arc::default()));
     }
 
     /// Adds a route, behind those of its rank.
     pub fn add(&mut self, route: FibRoute) {
-        let routes = self.0.entry(route.destination).or_default();
-        *routes = routes.iter().cloned().chain([route]).collect();
+        let destination = route.destination;
+        let routes = self.to(&destination).iter().cloned().chain([route]).collect();
+        self.put(destination, Some(routes));
+    }
+
+    /// What is asked for one destination becomes what `other` asks for it.
+    pub fn take_over(&mut self, destination: Prefix, other: &Self) {
+        self.put(destination, other.by_destination.get(&destination).cloned());
+    }
+
+    fn put(&mut self, destination: Prefix, routes: Option<Arc<[FibRoute]>>) {
+        for route in routes.iter().flat_map(|routes| routes.iter()) {
+            self.count += 1;
+            route.interfaces().for_each(|interface| *self.interfaces.entry(interface).or_default() += 1);
+        }
+        let earlier = match routes {
+            Some(routes) => self.by_destination.insert(destination, routes),
+            None => self.by_destination.remove(&destination),
+        };
+        for route in earlier.iter().flat_map(|routes| routes.iter()) {
+            self.count -= 1;
+            for interface in route.interfaces() {
+                if let Entry::Occupied(mut hops) = self.interfaces.entry(interface) {
+                    *hops.get_mut() -= 1;
+                    if *hops.get() == 0 {
+                        hops.remove();
+                    }
+                }
+            }
+        }
     }
 
     /// The destinations within `prefix` that are asked about.
     pub fn asked_in(&self, prefix: Prefix) -> impl Iterator<Item = Prefix> {
         // Prefixes are ordered by address, and one that holds the others comes first.
-        let within = self.0.range(prefix..).take_while(move |(destination, _)| prefix.contains(destination.address()));
+        let onwards = self.by_destination.from(&prefix);
+        let within = onwards.take_while(move |(destination, _)| prefix.contains(destination.address()));
         within.filter(|(_, routes)| leaves_it_to_others(routes)).map(|(destination, _)| *destination)
     }
 
     /// Whether it matters who carries this destination: no node on a network of this one does.
     pub fn is_asked(&self, destination: &Prefix) -> bool {
-        self.0.get(destination).is_some_and(|routes| leaves_it_to_others(routes))
+        self.by_destination.get(destination).is_some_and(|routes| leaves_it_to_others(routes))
     }
 
     /// The routes to one destination, the preferred one of each rank first.
     pub fn to(&self, destination: &Prefix) -> &[FibRoute] {
-        self.0.get(destination).map(|routes| &**routes).unwrap_or_default()
+        self.by_destination.get(destination).map(|routes| &**routes).unwrap_or_default()
     }
 
     /// Whether exactly this route is asked for.
@@ -191,42 +235,42 @@ impl FibWish {
 
     /// All routes, by destination.
     pub fn routes(&self) -> impl Iterator<Item = &FibRoute> {
-        self.0.values().flat_map(|routes| routes.iter())
+        self.by_destination.values().flat_map(|routes| routes.iter())
+    }
+
+    /// How many routes there are.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The indices of the interfaces that routes leave by, in order.
+    pub fn interfaces(&self) -> impl Iterator<Item = u32> {
+        self.interfaces.keys().copied().flatten()
+    }
+
+    /// Whether a route may leave by this interface: one whose next hop has none may leave by any.
+    pub fn may_leave_by(&self, interface: u32) -> bool {
+        [Some(interface), None].iter().any(|interface| self.interfaces.contains_key(interface))
     }
 
     /// The destinations.
     pub fn destinations(&self) -> impl Iterator<Item = &Prefix> {
-        self.0.keys()
+        self.by_destination.keys()
     }
 
     /// How many destinations there are.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.by_destination.len()
     }
 
     /// Whether nothing is asked for.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.by_destination.is_empty()
     }
 
-    /// The destinations whose routes differ from those of `other`, in order. What both share is not
-    /// compared, so that one change among many costs a walk and no more.
+    /// The destinations whose routes differ from those of `other`, in order. What both share is not looked at.
     pub fn changed_since(&self, other: &Self) -> Vec<Prefix> {
-        let (mut new, mut old) = (self.0.iter().peekable(), other.0.iter().peekable());
-        let mut changed = Vec::new();
-        loop {
-            let order = match (new.peek(), old.peek()) {
-                (Some((new, _)), Some((old, _))) => new.cmp(old),
-                (Some(_), None) => Ordering::Less,
-                (None, Some(_)) => Ordering::Greater,
-                (None, None) => return changed,
-            };
-            let (new, old) = (new.next_if(|_| order.is_le()), old.next_if(|_| order.is_ge()));
-            match (new, old) {
-                (Some((_, new)), Some((_, old))) if Arc::ptr_eq(new, old) || new == old => {}
-                (new, old) => changed.extend(new.or(old).map(|(destination, _)| *destination)),
-            }
-        }
+        self.by_destination.differences(&other.by_destination).map(|(destination, ..)| *destination).collect()
     }
 }
 
@@ -241,7 +285,9 @@ impl FromIterator<FibRoute> for FibWish {
         for route in routes {
             by_destination.entry(route.destination).or_default().push(route);
         }
-        Self(by_destination.into_iter().map(|(destination, routes)| (destination, routes.into())).collect())
+        let mut wish = Self::default();
+        by_destination.into_iter().for_each(|(destination, routes)| wish.set(destination, routes));
+        wish
     }
 }
 
@@ -282,5 +328,20 @@ mod tests {
         new.set(prefix("10.3.0.0/24"), [direct("10.3.0.0/24", "10.0.0.3")]);
         new.set(prefix("10.5.0.0/24"), [FibRoute::last_resort(prefix("10.5.0.0/24"))]);
         assert_eq!(new.changed_since(&old), ["10.1.0.0/24", "10.2.0.0/24", "10.5.0.0/24"].map(prefix));
+        assert_eq!((old.count(), new.count()), (4, 4));
+    }
+
+    #[test]
+    fn a_wish_knows_the_interfaces_that_its_routes_leave_by() {
+        let by = |interface| Hop { interface, ..hop("10.0.0.1") };
+        let [first, second] = ["10.1.0.0/24", "10.2.0.0/24"].map(prefix);
+        let hops = Hops::new([by(Some(2)), by(Some(3))]).expect("some");
+        let mut wish: FibWish = [FibRoute::learned(first, hops)].into_iter().collect();
+        wish.add(FibRoute::direct(second, by(Some(2))));
+        wish.set(first, []);
+        assert_eq!(wish.interfaces().collect::<Vec<_>>(), [2]);
+        assert_eq!((wish.may_leave_by(2), wish.may_leave_by(3)), (true, false));
+        wish.set(second, [FibRoute::direct(second, by(None))]);
+        assert_eq!((wish.interfaces().count(), wish.may_leave_by(3)), (0, true));
     }
 }

@@ -17,6 +17,7 @@ pub mod net;
 pub mod note;
 pub mod path;
 pub mod scope;
+pub mod shared_map;
 pub mod term;
 pub mod views;
 
@@ -30,4 +31,5 @@ pub use net::{Asn, Family, NetError, Prefix, RouterId};
 pub use note::{KeptReason, Note, Severity, ShareRefusal};
 pub use path::{Community, PathAttributes};
 pub use scope::{LOAD_BALANCER_CLASS, Scope};
+pub use shared_map::SharedMap;
 pub use term::Term;

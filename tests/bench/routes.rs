@@ -7,7 +7,12 @@
 #[path = "../lab/harness/mod.rs"]
 mod harness;
 
-use std::{process::ExitCode, process::Stdio, time::Duration};
+use std::{
+    collections::BTreeMap,
+    ops::Range,
+    process::{ExitCode, Stdio},
+    time::Duration,
+};
 
 use anyhow::{Context, Result, ensure};
 use cairn::api::{EntryFlag, NodeRoute, NodeRouteSpec};
@@ -35,6 +40,8 @@ const SOON: Duration = Duration::from_secs(60);
 const QUIET: Duration = Duration::from_secs(3);
 /// Two routes each.
 const NODES: u16 = 5000;
+/// The sizes at which a change is measured as well: it must not cost what the cluster is.
+const SMALLER: [u16; 2] = [100, 1000];
 const CHANGES: u16 = 200;
 const REPAIRS: u16 = 200;
 const CONCURRENT_WRITES: usize = 50;
@@ -51,14 +58,13 @@ async fn bench() -> Result<()> {
     let namespace = lab.node("n1")?.namespace().clone();
     let floor = floor(&namespace, nodes).await?;
     let routes: Api<NodeRoute> = Api::all(lab.kube().clone());
-    let writes = stream::iter(0..nodes).map(|number| {
-        let (routes, route) = (routes.clone(), node_route(number));
-        async move { routes.create(&PostParams::default(), &route).await }
-    });
-    writes.buffer_unordered(CONCURRENT_WRITES).try_for_each(async |_| Ok(())).await.context("NodeRoutes")?;
-    println!("{nodes} NodeRoutes are there");
-
     let mut monitor = Monitor::start(&namespace).await?;
+    let smaller: Vec<u16> = SMALLER.into_iter().filter(|count| *count < nodes).collect();
+    let mut costs = in_a_cluster_that_grows(&mut lab, &routes, &mut monitor, &smaller).await?;
+
+    create(&routes, smaller.last().copied().unwrap_or_default()..nodes).await?;
+    println!("an agent that starts among {nodes} nodes");
+    monitor.drain();
     let began = Stopwatch::start();
     lab.spawn_agent("n1")?;
     let (first, last) = monitor.added(2 * usize::from(nodes - 1)).await?;
@@ -66,20 +72,9 @@ async fn bench() -> Result<()> {
     let programmed = first.elapsed().saturating_sub(last.elapsed());
     stays("time passes", QUIET, async || Ok(())).await?;
     monitor.drain();
-    let agent = lab.node("n1")?.program(AGENT)?;
-    let resident = agent.resident_kib()?;
-
-    let before = agent.processor_time()?;
-    let mut followed = Vec::new();
-    let mut messages = 0;
-    for round in 0..CHANGES {
-        let (took, seen) = change(&routes, &mut monitor, 1 + round * 7 % (nodes - 1), round).await?;
-        followed.push(took);
-        messages += seen;
-    }
-    let agent = lab.node("n1")?.program(AGENT)?;
-    let cpu_per_change = (agent.processor_time()? - before) / u32::from(CHANGES);
-    ensure!(messages == usize::from(CHANGES), "{CHANGES} changes cost {messages} routes");
+    let resident = lab.node("n1")?.program(AGENT)?.resident_kib()?;
+    let mut changed = changes(&mut lab, &routes, &mut monitor, nodes).await?;
+    costs.insert(nodes, changed.cost);
 
     let mut repaired = Vec::new();
     for round in 0..REPAIRS {
@@ -88,24 +83,101 @@ async fn bench() -> Result<()> {
     let agent = lab.node("n1")?.program(AGENT)?;
     agent.ensure_running()?;
     let figures = json!({
+        "build": if cfg!(debug_assertions) { "debug" } else { "release" },
         "routes": 2 * u32::from(nodes - 1),
         "routes_10000_s": rounded(programmed.as_secs_f64()),
         "floor_ip_batch_s": rounded(floor.as_secs_f64()),
         "agent_start_to_all_s": rounded(start.as_secs_f64()),
-        "change_to_route_ms_p50": milliseconds(percentile(&mut followed, 50)?),
-        "change_to_route_ms_p95": milliseconds(percentile(&mut followed, 95)?),
-        "routes_per_change": messages as f64 / f64::from(CHANGES),
-        "cpu_ms_per_change": milliseconds(cpu_per_change),
+        "node_change_ms_p50": milliseconds(percentile(&mut changed.followed, 50)?),
+        "node_change_ms_p95": milliseconds(percentile(&mut changed.followed, 95)?),
+        "routes_per_change": changed.messages as f64 / f64::from(CHANGES),
+        "cpu_us_per_change": costs.iter().map(|(nodes, cost)| (nodes.to_string(), cost.as_micros())).collect::<BTreeMap<_, _>>(),
         "repair_ms_p50": milliseconds(percentile(&mut repaired, 50)?),
         "repair_ms_p95": milliseconds(percentile(&mut repaired, 95)?),
         "rss_mb": mebibytes(resident),
-        "peak_rss_mb": mebibytes(peak(agent)?),
+        "peak_rss_mb": mebibytes(agent.peak_resident_kib()?),
     });
     for (name, value) in figures.as_object().into_iter().flatten() {
         println!("{name:<28} {value}");
     }
     println!("{figures}");
     Ok(())
+}
+
+/// What a change costs one agent while its cluster grows to each of these sizes. It leaves nothing behind.
+async fn in_a_cluster_that_grows(
+    lab: &mut Lab,
+    routes: &Api<NodeRoute>,
+    monitor: &mut Monitor,
+    sizes: &[u16],
+) -> Result<BTreeMap<u16, Duration>> {
+    let mut costs = BTreeMap::new();
+    let mut there = 0;
+    for &nodes in sizes {
+        println!("an agent whose cluster grows to {nodes} nodes");
+        create(routes, there..nodes).await?;
+        if there == 0 {
+            lab.spawn_agent("n1")?;
+        }
+        monitor.added(2 * usize::from(nodes - there.max(1))).await?;
+        stays("time passes", QUIET, async || Ok(())).await?;
+        monitor.drain();
+        costs.insert(nodes, changes(lab, routes, monitor, nodes).await?.cost);
+        there = nodes;
+    }
+    if there > 0 {
+        let node = lab.node("n1")?;
+        node.program(AGENT)?.terminate(SOON).await?;
+        let cairn = env!("CARGO_BIN_EXE_cairn");
+        node.exec([cairn, "agent", "--cleanup", "--state-file", "/run/lab/n1/state.json"]).await?;
+    }
+    Ok(costs)
+}
+
+/// Adds the `NodeRoute`s of these nodes.
+async fn create(routes: &Api<NodeRoute>, numbers: Range<u16>) -> Result<()> {
+    let writes = stream::iter(numbers).map(|number| {
+        let (routes, route) = (routes.clone(), node_route(number));
+        async move { routes.create(&PostParams::default(), &route).await }
+    });
+    writes.buffer_unordered(CONCURRENT_WRITES).try_for_each(async |_| Ok(())).await.context("NodeRoutes")
+}
+
+/// What many changes of one node each came to.
+struct Changed {
+    /// From the request to the kernel's new route.
+    followed: Vec<Duration>,
+    /// What the kernel said of routes meanwhile.
+    messages: usize,
+    /// Processor time of the agent for one.
+    cost: Duration,
+}
+
+async fn changes(lab: &mut Lab, routes: &Api<NodeRoute>, monitor: &mut Monitor, nodes: u16) -> Result<Changed> {
+    let before = processor_time(lab.node("n1")?.program(AGENT)?)?;
+    let (mut followed, mut messages) = (Vec::new(), 0);
+    // Never the address that a node has, be it from a change in the smaller cluster.
+    let first = 221 + 10 * SMALLER.iter().filter(|size| **size < nodes).count();
+    for round in 0..CHANGES {
+        let address = format!("10.90.0.{}", first + usize::from(round % 10));
+        let (took, seen) = change(routes, monitor, 1 + round * 7 % (nodes - 1), address).await?;
+        followed.push(took);
+        messages += seen;
+    }
+    let cost = (processor_time(lab.node("n1")?.program(AGENT)?)? - before) / u32::from(CHANGES);
+    ensure!(messages == usize::from(CHANGES), "{CHANGES} changes cost {messages} routes");
+    Ok(Changed { followed, messages, cost })
+}
+
+/// Processor time of its threads: in nanoseconds, where `/proc/PID/stat` counts hundredths of a second.
+fn processor_time(program: &Program) -> Result<Duration> {
+    let mut all = Duration::ZERO;
+    for thread in std::fs::read_dir(format!("/proc/{}/task", program.id()?))? {
+        let text = std::fs::read_to_string(thread?.path().join("schedstat"))?;
+        let nanoseconds = text.split_whitespace().next().context("a thread has its time")?;
+        all += Duration::from_nanos(nanoseconds.parse()?);
+    }
+    Ok(all)
 }
 
 fn nodes() -> Result<u16> {
@@ -158,9 +230,14 @@ async fn floor(namespace: &Namespace, nodes: u16) -> Result<Duration> {
 }
 
 /// Another address for one node: the time from the request to the kernel's word, and how many words there were.
-async fn change(routes: &Api<NodeRoute>, monitor: &mut Monitor, number: u16, round: u16) -> Result<(Duration, usize)> {
+async fn change(
+    routes: &Api<NodeRoute>,
+    monitor: &mut Monitor,
+    number: u16,
+    address: String,
+) -> Result<(Duration, usize)> {
     let mut spec = node_route(number).spec;
-    spec.addresses[0] = format!("10.90.0.{}", 221 + round % 20);
+    spec.addresses[0] = address;
     let patch = json!({ "spec": { "addresses": spec.addresses } });
     let began = Stopwatch::start();
     routes.patch(&format!("far-{number}"), &PatchParams::default(), &Patch::Merge(patch)).await?;
@@ -244,10 +321,6 @@ impl Monitor {
     fn drain(&mut self) {
         while self.lines.try_recv().is_ok() {}
     }
-}
-
-fn peak(agent: &Program) -> Result<u64> {
-    agent.peak_resident_kib()
 }
 
 fn percentile(times: &mut [Duration], percent: usize) -> Result<Duration> {

@@ -19,7 +19,7 @@ use cairn::cluster::views;
 use cairn::config::CloudConfig;
 use cairn::inventory::{InventoryState, file};
 use cairn::model::views::{EndpointView, Ingress, IpFamilyPolicy, IpMode, NodeView, ServiceView};
-use cairn::model::{Family, LocalAddress, Moment, NodeName, PathAttributes, Prefix, Scope};
+use cairn::model::{Family, LocalAddress, Moment, NodeName, PathAttributes, Prefix, Scope, SharedMap};
 use cairn::route::plan::{ObservedRoute, Planner, RouteAction};
 use cairn::route::spec::Responsibility;
 use cairn::{node, service};
@@ -189,22 +189,24 @@ impl Cluster {
             let view = NodeRouteView::of(&NodeRoute::new(name.as_str(), spec.clone()))?;
             Some((name.to_string(), Arc::new(view)))
         });
-        let node_routes: BTreeMap<_, _> = routes.collect();
+        let node_routes: SharedMap<_, _> = routes.collect();
         for (name, node) in &self.nodes {
             let snapshot = Snapshot {
                 me: name.clone(),
                 labels: node.labels.clone(),
                 local: node.internal_ips().map(on_a_lan).collect(),
-                node_routes: Arc::new(node_routes.clone()),
+                node_routes: node_routes.clone(),
                 peers: peers.clone(),
                 advertisements: advertisements.clone(),
                 pools: pools.clone(),
                 learned: BTreeMap::new(),
                 own_cidr: OwnCidr::Blackholed,
-                services: Arc::new(services.clone()),
-                endpoints: Arc::new(
-                    endpoints.iter().enumerate().map(|(n, view)| (n.to_string(), Arc::new(view.clone()))).collect(),
-                ),
+                services: services.clone().into_iter().collect(),
+                endpoints: endpoints
+                    .iter()
+                    .enumerate()
+                    .map(|(n, view)| (n.to_string(), Arc::new(view.clone())))
+                    .collect(),
                 scope: Scope::Default,
             };
             let desired = agent::desired::plan(&snapshot, &mut Memory::default(), Moment::default());

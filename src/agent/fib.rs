@@ -1,0 +1,56 @@
+//! Every kernel route there should be, put together from what each part of the plan wants.
+
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use crate::model::{FibRoute, FibWish, Hop, Prefix};
+
+/// The whole wish, and the parts it was last made of: only what changed of them is put together again.
+#[derive(Debug, Clone, Default)]
+pub struct Fib {
+    direct: FibWish,
+    learned: BTreeSet<FibRoute>,
+    last_resorts: BTreeSet<FibRoute>,
+    whole: Arc<FibWish>,
+}
+
+impl Fib {
+    /// The routes straight to nodes, those that routers told of, and those for packets that would go in circles.
+    pub fn of(
+        &mut self,
+        direct: &FibWish,
+        learned: &BTreeSet<FibRoute>,
+        last_resorts: &BTreeSet<FibRoute>,
+    ) -> Arc<FibWish> {
+        let mut changed: BTreeSet<Prefix> = direct.changed_since(&self.direct).into_iter().collect();
+        changed.extend(take_in(&mut self.learned, learned));
+        changed.extend(take_in(&mut self.last_resorts, last_resorts));
+        self.direct = direct.clone();
+        if !changed.is_empty() {
+            let whole = Arc::make_mut(&mut self.whole);
+            for destination in changed {
+                whole.take_over(destination, direct);
+                let others = [&self.learned, &self.last_resorts].into_iter().flat_map(|all| to(all, destination));
+                others.for_each(|route| whole.add(route.clone()));
+            }
+        }
+        Arc::clone(&self.whole)
+    }
+}
+
+/// Brings routes up to date, and returns the destinations for which they were not.
+fn take_in(known: &mut BTreeSet<FibRoute>, now: &BTreeSet<FibRoute>) -> Vec<Prefix> {
+    if known == now {
+        return Vec::new();
+    }
+    let changed = known.symmetric_difference(now).map(|route| route.destination).collect();
+    known.clone_from(now);
+    changed
+}
+
+fn to(all: &BTreeSet<FibRoute>, destination: Prefix) -> impl Iterator<Item = &FibRoute> {
+    // Behind what goes straight to a node, of which there is none here.
+    let lowest = Hop { gateway: Ipv4Addr::UNSPECIFIED.into(), interface: None };
+    all.range(FibRoute::direct(destination, lowest)..).take_while(move |route| route.destination == destination)
+}
