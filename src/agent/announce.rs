@@ -15,13 +15,13 @@ use self::pools::PoolIndex;
 use crate::agent::entries::EntryPlan;
 use crate::agent::last_good::{Checked, created_seconds};
 use crate::agent::node_addresses::NodeAddresses;
-use crate::agent::snapshot::{PoolView, Snapshot};
+use crate::agent::snapshot::{NodeRouteView, Objects, PoolView, Snapshot};
 use crate::api::{self, AdvertException};
 use crate::config::advertisement::{Advertised, Bgp, How, ServiceChoice};
 use crate::config::peer::Peer;
 use crate::config::{AddressBlock, Advertisement};
 use crate::model::views::ServiceView;
-use crate::model::{Adverts, Community, PathAttributes, PeerName, Prefix};
+use crate::model::{Adverts, Community, PathAttributes, PeerName, Prefix, ServiceKey, SharedMap};
 
 /// What to announce.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -40,10 +40,64 @@ pub fn advertisement(object: &api::Advertisement) -> Option<Checked<Advertisemen
     Some(Checked::new(check, created_seconds(object)))
 }
 
+/// Plans, and plans again only when something changed that announcements follow from.
+#[derive(Debug, Clone, Default)]
+pub struct Announcer {
+    ground: Option<Ground>,
+    plan: AnnouncePlan,
+}
+
+/// What announcements follow from.
+#[derive(Debug, Clone, PartialEq)]
+struct Ground {
+    entries: SharedMap<ServiceKey, Vec<IpAddr>>,
+    services: Objects<ServiceView>,
+    advertisements: Vec<Arc<Advertisement>>,
+    pools: Vec<Arc<PoolView>>,
+    labels: BTreeMap<String, String>,
+    routers: Vec<Arc<Peer>>,
+    sessions: Vec<Arc<Peer>>,
+    pod_cidrs: Vec<Prefix>,
+    /// The addresses of all nodes, which keep a network around pod CIDRs from being announced.
+    nodes: Option<Objects<NodeRouteView>>,
+}
+
+impl Announcer {
+    /// What this node tells the peers that it keeps sessions with.
+    pub fn plan(
+        &mut self,
+        snapshot: &Snapshot,
+        of_nodes: &NodeAddresses,
+        entries: &EntryPlan,
+        peers: &[Arc<Peer>],
+    ) -> AnnouncePlan {
+        let is_wide = |advertisement: &Arc<Advertisement>| {
+            matches!(&advertisement.how, How::Bgp(_)) && advertisement.what == Advertised::PodCidrs
+        };
+        let own = snapshot.node_routes.get(snapshot.me.as_str());
+        let ground = Ground {
+            entries: entries.entries.clone(),
+            services: snapshot.services.clone(),
+            advertisements: snapshot.advertisements.clone(),
+            pools: snapshot.pools.clone(),
+            labels: snapshot.labels.clone(),
+            routers: snapshot.peers.clone(),
+            sessions: peers.to_vec(),
+            pod_cidrs: own.map(|own| own.pod_cidrs.clone()).unwrap_or_default(),
+            nodes: snapshot.advertisements.iter().any(is_wide).then(|| snapshot.node_routes.clone()),
+        };
+        if self.ground.as_ref() != Some(&ground) {
+            self.plan = plan(snapshot, of_nodes, entries, peers);
+            self.ground = Some(ground);
+        }
+        self.plan.clone()
+    }
+}
+
 /// Plans what this node tells the peers that it keeps sessions with.
 pub fn plan(snapshot: &Snapshot, of_nodes: &NodeAddresses, entries: &EntryPlan, peers: &[Arc<Peer>]) -> AnnouncePlan {
     let mut planner = Planner::new(snapshot, of_nodes, peers);
-    for (key, addresses) in &entries.entries {
+    for (key, addresses) in entries.entries.iter() {
         if let Some(service) = snapshot.services.get(&key.to_string()) {
             addresses.iter().for_each(|address| planner.service_address(service, *address));
         }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use crate::agent::announce::{self, AnnouncePlan};
+use crate::agent::announce::{AnnouncePlan, Announcer};
 use crate::agent::entries::{self, EntryPlan};
 use crate::agent::fib::Fib;
 use crate::agent::imports::{self, ImportPlan};
@@ -32,13 +32,15 @@ pub struct Memory {
     witnessed: Witnessed,
     /// All routes, put together.
     fib: Fib,
+    /// What is announced, as it was planned.
+    announce: Announcer,
 }
 
 #[cfg(test)]
 impl Memory {
     /// Only what decides something.
     pub(super) fn without_what_saves_work(&self) -> Self {
-        Self { entries: self.entries.clone(), ..Self::default() }
+        Self { entries: self.entries.without_what_saves_work(), ..Self::default() }
     }
 }
 
@@ -54,7 +56,7 @@ pub struct Desired {
     /// All of these kernel routes.
     pub fib: Arc<FibWish>,
     /// Addresses of Services this node is an entry for.
-    pub entries: EntryPlan,
+    pub entries: Arc<EntryPlan>,
     /// What to announce: the own pod CIDRs and those addresses.
     pub announce: AnnouncePlan,
     /// The routers to announce it to.
@@ -86,7 +88,7 @@ pub fn plan(snapshot: &Snapshot, memory: &mut Memory, now: Moment) -> Desired {
     let (peers, doubles) = peers::sessions(&snapshot.peers, &snapshot.labels);
     let witnessed = memory.witnessed.look(&snapshot.me, &snapshot.node_routes);
     let imports = imports::plan(snapshot, &routes);
-    let announce = announce::plan(snapshot, of_nodes, &entries, &peers);
+    let announce = memory.announce.plan(snapshot, of_nodes, &entries, &peers);
     let last_resorts = last_resort::plan(snapshot, of_nodes, &routes, &imports, &announce);
     Desired {
         neighbours: witness::neighbours(&witnessed, &routes),

@@ -1,33 +1,28 @@
 //! For which Service addresses this node is a right entry.
+//!
+//! Planned Service by Service: a change costs the Services that it is about and those that share an address
+//! with them, and the result is that of planning everything anew.
+
+mod rules;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::time::Duration;
+use std::sync::Arc;
 
+use self::rules::{Before, Counts, WITHOUT_ENDPOINTS, judge};
 use crate::agent::node_addresses::NodeAddresses;
-use crate::agent::snapshot::Snapshot;
+use crate::agent::snapshot::{NodeRouteView, Objects, Snapshot};
 use crate::api::{EntryFlag, NoEntry};
-use crate::model::views::{EndpointCounts, IpMode, ServiceView, TrafficPolicy};
-use crate::model::{Guarded, Moment, NodeName, ServedPort, ServiceKey, claim};
-
-/// How long a Service of policy Cluster is announced without endpoints: a single replica that is
-/// replaced is away for less, and kube-proxy refuses meanwhile.
-const WITHOUT_ENDPOINTS: Duration = Duration::from_secs(5);
-
-/// Since when Services of policy Cluster have had no endpoint: the only thing remembered.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Memory {
-    announced: BTreeSet<ServiceKey>,
-    without_endpoints: BTreeMap<ServiceKey, Moment>,
-}
+use crate::model::views::{EndpointView, IpMode, ServiceView};
+use crate::model::{Guarded, Moment, NodeName, PortProtocol, Scope, ServedPort, ServiceKey, SharedMap, claim};
 
 /// The Service addresses to announce.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EntryPlan {
     /// The addresses this node is an entry for, and the ports served on them.
-    pub guarded: Guarded,
+    pub guarded: Arc<Guarded>,
     /// The Services this node is an entry for, and their addresses.
-    pub entries: BTreeMap<ServiceKey, Vec<IpAddr>>,
+    pub entries: SharedMap<ServiceKey, Vec<IpAddr>>,
     /// All addresses to announce; those of Services with another proxy are not guarded.
     pub announced: BTreeSet<IpAddr>,
     /// Services that have an address and are not announced here, and why.
@@ -36,47 +31,233 @@ pub struct EntryPlan {
     pub deadline: Option<Moment>,
 }
 
+/// What is remembered from one plan to the next.
+#[derive(Debug, Clone, Default)]
+pub struct Memory {
+    grace: Grace,
+    planner: Planner,
+}
+
+/// Since when Services of policy Cluster have had no endpoint: the only thing remembered that decides anything.
+#[derive(Debug, Clone, Default)]
+struct Grace {
+    announced: BTreeSet<ServiceKey>,
+    without_endpoints: BTreeMap<ServiceKey, Moment>,
+}
+
+#[cfg(test)]
+impl Memory {
+    /// Only what decides something.
+    pub(super) fn without_what_saves_work(&self) -> Self {
+        Self { grace: self.grace.clone(), planner: Planner::default() }
+    }
+}
+
 /// Plans which addresses this node announces; `memory` is brought up to `now`.
-pub fn plan(snapshot: &Snapshot, of_nodes: &NodeAddresses, memory: &mut Memory, now: Moment) -> EntryPlan {
-    let endpoints = count_endpoints(snapshot);
-    let mut plan = EntryPlan::default();
-    let mut next = Memory::default();
-    let ours =
-        || snapshot.services.values().map(|service| &**service).filter(|service| snapshot.scope.includes(service));
-    let of_others = claim::without_right(ours());
-    for service in ours() {
-        let (addresses, wrong): (Vec<IpAddr>, Vec<_>) =
-            vips(service).partition(|address| is_carried(*address) && !of_nodes.contains(address));
-        if !wrong.is_empty() {
-            plan.refused.insert(service.key.clone(), NoEntry::NoAddressOfService);
+pub fn plan(snapshot: &Snapshot, of_nodes: &NodeAddresses, memory: &mut Memory, now: Moment) -> Arc<EntryPlan> {
+    memory.planner.plan(snapshot, of_nodes, &mut memory.grace, now)
+}
+
+/// What each Service hangs on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Ground {
+    me: NodeName,
+    scope: Scope,
+    entry: Result<(), NoEntry>,
+}
+
+/// The plan, and what it was made from.
+#[derive(Debug, Clone, Default)]
+struct Planner {
+    ground: Option<Ground>,
+    services: Objects<ServiceView>,
+    endpoints: Objects<EndpointView>,
+    nodes: Objects<NodeRouteView>,
+    counts: BTreeMap<ServiceKey, Counts>,
+    /// The Services that are ours, by their addresses.
+    holders: BTreeMap<IpAddr, BTreeSet<ServiceKey>>,
+    plan: Arc<EntryPlan>,
+}
+
+impl Planner {
+    fn plan(
+        &mut self,
+        snapshot: &Snapshot,
+        of_nodes: &NodeAddresses,
+        grace: &mut Grace,
+        now: Moment,
+    ) -> Arc<EntryPlan> {
+        let ground = Ground { me: snapshot.me.clone(), scope: snapshot.scope, entry: entry_flag(snapshot) };
+        let mut open = BTreeSet::new();
+        if self.ground.as_ref() != Some(&ground) {
+            *self = Self { ground: Some(ground.clone()), ..Self::default() };
+            open.extend(grace.announced.iter().chain(grace.without_endpoints.keys()).cloned());
         }
-        let is_anothers = |address: &IpAddr| of_others.get(&service.key).is_some_and(|lost| lost.contains(address));
-        let (lost, addresses): (Vec<_>, Vec<_>) = addresses.into_iter().partition(is_anothers);
-        if !lost.is_empty() {
-            plan.refused.insert(service.key.clone(), NoEntry::AddressOfAnother);
+        self.see_services(snapshot, &mut open);
+        self.see_endpoints(snapshot, &mut open);
+        self.see_nodes(snapshot, &mut open);
+        let ended = grace.without_endpoints.iter().filter(|(_, since)| **since + WITHOUT_ENDPOINTS <= now);
+        open.extend(ended.map(|(key, _)| key.clone()));
+        if !open.is_empty() {
+            self.add_rivals(&mut open);
+            self.decide(&ground, of_nodes, &open, grace, now);
         }
-        if addresses.is_empty() {
-            continue;
-        }
-        let counts = endpoints.get(&service.key).copied().unwrap_or_default();
-        let verdict = entry_flag(snapshot).and_then(|()| judge(service, counts, memory, &mut next, now));
-        match verdict {
-            Ok(until) => {
-                next.announced.insert(service.key.clone());
-                plan.deadline = plan.deadline.into_iter().chain(until).min();
-                plan.announced.extend(&addresses);
-                if !service.has_foreign_proxy {
-                    guard(&mut plan.guarded, service, &addresses);
+        Arc::clone(&self.plan)
+    }
+
+    fn see_services(&mut self, snapshot: &Snapshot, open: &mut BTreeSet<ServiceKey>) {
+        for (_, old, new) in snapshot.services.differences(&self.services) {
+            for (service, is_there) in old.map(|old| (old, false)).into_iter().chain(new.map(|new| (new, true))) {
+                let key = &service.key;
+                for address in addresses(service) {
+                    let holders = self.holders.entry(address).or_default();
+                    if is_there && snapshot.scope.includes(service) {
+                        holders.insert(key.clone());
+                    } else {
+                        holders.remove(key);
+                    }
+                    // Those that it shared the address with, or does now.
+                    open.extend(holders.iter().cloned());
+                    if holders.is_empty() {
+                        self.holders.remove(&address);
+                    }
                 }
-                plan.entries.insert(service.key.clone(), addresses);
+                open.insert(key.clone());
             }
-            Err(reason) => {
-                plan.refused.insert(service.key.clone(), reason);
+        }
+        self.services = snapshot.services.clone();
+    }
+
+    fn see_endpoints(&mut self, snapshot: &Snapshot, open: &mut BTreeSet<ServiceKey>) {
+        for (_, old, new) in snapshot.endpoints.differences(&self.endpoints) {
+            if let Some(old) = old {
+                let counts = self.counts.entry(old.service.clone()).or_default();
+                counts.take(old, &snapshot.me);
+                if *counts == Counts::default() {
+                    self.counts.remove(&old.service);
+                }
+            }
+            if let Some(new) = new {
+                self.counts.entry(new.service.clone()).or_default().add(new, &snapshot.me);
+            }
+            // Most are of Services without a load balancer.
+            let keys = old.into_iter().chain(new).map(|slice| &slice.service);
+            open.extend(keys.filter(|key| self.services.contains_key(&key.to_string())).cloned());
+        }
+        self.endpoints = snapshot.endpoints.clone();
+    }
+
+    fn see_nodes(&mut self, snapshot: &Snapshot, open: &mut BTreeSet<ServiceKey>) {
+        for (_, old, new) in snapshot.node_routes.differences(&self.nodes) {
+            let addresses = old.into_iter().chain(new).flat_map(|node| &node.addresses);
+            open.extend(addresses.filter_map(|address| self.holders.get(address)).flatten().cloned());
+        }
+        self.nodes = snapshot.node_routes.clone();
+    }
+
+    /// Adds the Services that share an address with one of these, and those that share one with them.
+    fn add_rivals(&self, open: &mut BTreeSet<ServiceKey>) {
+        let mut new: Vec<_> = open.iter().cloned().collect();
+        while let Some(key) = new.pop() {
+            let service = self.services.get(&key.to_string());
+            let addresses = service.into_iter().flat_map(|service| addresses(service));
+            for rival in addresses.filter_map(|address| self.holders.get(&address)).flatten() {
+                if open.insert(rival.clone()) {
+                    new.push(rival.clone());
+                }
             }
         }
     }
-    *memory = next;
-    plan
+
+    /// Plans these Services anew; nobody else has an address of theirs.
+    fn decide(
+        &mut self,
+        ground: &Ground,
+        of_nodes: &NodeAddresses,
+        open: &BTreeSet<ServiceKey>,
+        grace: &mut Grace,
+        now: Moment,
+    ) {
+        let plan = Arc::make_mut(&mut self.plan);
+        open.iter().for_each(|key| plan.retract(key));
+        let services = open.iter().filter_map(|key| self.services.get(&key.to_string()).map(|service| &**service));
+        let ours: Vec<_> = services.filter(|service| ground.scope.includes(service)).collect();
+        let of_others = claim::without_right(ours.iter().copied());
+        let mut before: BTreeMap<_, _> = open.iter().map(|key| (key, grace.take(key))).collect();
+        for service in ours {
+            let key = &service.key;
+            let (addresses, wrong): (Vec<IpAddr>, Vec<_>) =
+                vips(service).partition(|address| is_carried(*address) && !of_nodes.contains(address));
+            if !wrong.is_empty() {
+                plan.refused.insert(key.clone(), NoEntry::NoAddressOfService);
+            }
+            let is_anothers = |address: &IpAddr| of_others.get(key).is_some_and(|lost| lost.contains(address));
+            let (lost, addresses): (Vec<_>, Vec<_>) = addresses.into_iter().partition(is_anothers);
+            if !lost.is_empty() {
+                plan.refused.insert(key.clone(), NoEntry::AddressOfAnother);
+            }
+            if addresses.is_empty() {
+                continue;
+            }
+            let counts = self.counts.get(key).copied().unwrap_or_default();
+            let before = before.remove(key).unwrap_or_default();
+            match ground.entry.and_then(|()| judge(service, counts, before, now)) {
+                Ok(without_endpoints) => {
+                    grace.announced.insert(key.clone());
+                    grace.without_endpoints.extend(without_endpoints.map(|since| (key.clone(), since)));
+                    plan.announce(service, addresses);
+                }
+                Err(reason) => {
+                    plan.refused.insert(key.clone(), reason);
+                }
+            }
+        }
+        plan.deadline = grace.without_endpoints.values().min().map(|since| *since + WITHOUT_ENDPOINTS);
+    }
+}
+
+impl Grace {
+    /// Takes out what is remembered of a Service.
+    fn take(&mut self, key: &ServiceKey) -> Before {
+        Before { is_announced: self.announced.remove(key), without_endpoints: self.without_endpoints.remove(key) }
+    }
+}
+
+impl EntryPlan {
+    fn announce(&mut self, service: &ServiceView, addresses: Vec<IpAddr>) {
+        self.announced.extend(&addresses);
+        if !service.has_foreign_proxy {
+            let guarded = Arc::make_mut(&mut self.guarded);
+            guarded.announced.extend(&addresses);
+            for &address in &addresses {
+                let ports = service.ports.iter();
+                guarded.served.extend(ports.map(|&(protocol, port)| ServedPort { address, protocol, port }));
+            }
+        }
+        self.entries.insert(service.key.clone(), addresses);
+    }
+
+    /// Takes a Service out, and its addresses, whoever else has them.
+    fn retract(&mut self, key: &ServiceKey) {
+        self.refused.remove(key);
+        for address in self.entries.remove(key).into_iter().flatten() {
+            self.announced.remove(&address);
+            if !self.guarded.announced.contains(&address) {
+                continue;
+            }
+            let guarded = Arc::make_mut(&mut self.guarded);
+            guarded.announced.remove(&address);
+            let first = ServedPort { address, protocol: PortProtocol::Tcp, port: 0 };
+            let served: Vec<_> =
+                guarded.served.range(first..).take_while(|port| port.address == address).copied().collect();
+            served.iter().for_each(|port| _ = guarded.served.remove(port));
+        }
+    }
+}
+
+/// Its addresses, whatever they are for.
+fn addresses(service: &ServiceView) -> impl Iterator<Item = IpAddr> {
+    service.ingress.iter().filter_map(|entry| entry.ip)
 }
 
 /// Its addresses that packets arrive with as destination.
@@ -93,13 +274,6 @@ fn is_carried(address: IpAddr) -> bool {
     !(address.is_unspecified() || address.is_loopback() || address.is_multicast() || is_local_to_a_link)
 }
 
-fn guard(guarded: &mut Guarded, service: &ServiceView, addresses: &[IpAddr]) {
-    guarded.announced.extend(addresses);
-    for &address in addresses {
-        guarded.served.extend(service.ports.iter().map(|&(protocol, port)| ServedPort { address, protocol, port }));
-    }
-}
-
 fn entry_flag(snapshot: &Snapshot) -> Result<(), NoEntry> {
     match snapshot.node_routes.get(snapshot.me.as_str()).map(|route| route.entry) {
         None => Err(NoEntry::NoNodeRoute),
@@ -108,296 +282,5 @@ fn entry_flag(snapshot: &Snapshot) -> Result<(), NoEntry> {
     }
 }
 
-/// Endpoints of one Service.
-#[derive(Debug, Clone, Copy, Default)]
-struct Counts {
-    here: EndpointCounts,
-    elsewhere: EndpointCounts,
-}
-
-fn count_endpoints(snapshot: &Snapshot) -> BTreeMap<&ServiceKey, Counts> {
-    let mut all = BTreeMap::<_, Counts>::new();
-    for slice in snapshot.endpoints.values() {
-        let counts = all.entry(&slice.service).or_default();
-        for (node, found) in &slice.nodes {
-            add(counts.side(node, &snapshot.me), *found);
-        }
-    }
-    all
-}
-
-impl Counts {
-    fn side(&mut self, node: &NodeName, me: &NodeName) -> &mut EndpointCounts {
-        if node == me { &mut self.here } else { &mut self.elsewhere }
-    }
-}
-
-fn add(sum: &mut EndpointCounts, found: EndpointCounts) {
-    sum.ready += found.ready;
-    sum.serving_terminating += found.serving_terminating;
-}
-
-/// The rules of `externalTrafficPolicy`; the moment is when the answer may change by itself.
-fn judge(
-    service: &ServiceView,
-    counts: Counts,
-    memory: &Memory,
-    next: &mut Memory,
-    now: Moment,
-) -> Result<Option<Moment>, NoEntry> {
-    match service.external_traffic_policy {
-        // kube-proxy forwards to terminating endpoints while no ready one is left (KEP-1669), so
-        // they count where no other node has a ready one.
-        TrafficPolicy::Local => {
-            let is_last_resort = counts.here.serving_terminating > 0 && counts.elsewhere.ready == 0;
-            if counts.here.ready > 0 || is_last_resort { Ok(None) } else { Err(NoEntry::NoLocalEndpoint) }
-        }
-        TrafficPolicy::Cluster => {
-            let usable = |c: EndpointCounts| c.ready + c.serving_terminating;
-            if usable(counts.here) + usable(counts.elsewhere) > 0 {
-                return Ok(None);
-            }
-            let since = *memory.without_endpoints.get(&service.key).unwrap_or(&now);
-            let until = since + WITHOUT_ENDPOINTS;
-            if memory.announced.contains(&service.key) && now < until {
-                next.without_endpoints.insert(service.key.clone(), since);
-                Ok(Some(until))
-            } else {
-                Err(NoEntry::NoReadyEndpoint)
-            }
-        }
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::agent::cases::{Builder, node_route, snapshot, web};
-    use crate::api::LOAD_BALANCER_CLASS;
-    use crate::model::views::Ingress;
-
-    fn plan(snapshot: &Snapshot, memory: &mut Memory, now: Moment) -> EntryPlan {
-        super::plan(snapshot, &NodeAddresses::of(&snapshot.node_routes), memory, now)
-    }
-
-    fn base() -> Builder {
-        snapshot().node(node_route("n1", &["10.90.0.11"], &[])).node(node_route("n2", &["10.90.0.12"], &[]))
-    }
-
-    fn verdict(snapshot: &Snapshot) -> Result<(), NoEntry> {
-        let plan = plan(snapshot, &mut Memory::default(), Moment::default());
-        match plan.refused.values().next() {
-            Some(&reason) => Err(reason),
-            None => {
-                assert_eq!(plan.announced, BTreeSet::from(["10.60.0.10".parse().expect("an address")]));
-                Ok(())
-            }
-        }
-    }
-
-    #[test]
-    fn the_traffic_policy_decides_who_is_an_entry() {
-        use TrafficPolicy::{Cluster, Local};
-        struct Case {
-            name: &'static str,
-            policy: TrafficPolicy,
-            /// Node, ready, serving terminating.
-            endpoints: &'static [(&'static str, u32, u32)],
-            want: Result<(), NoEntry>,
-        }
-        let cases = [
-            Case { name: "an endpoint elsewhere", policy: Cluster, endpoints: &[("n2", 1, 0)], want: Ok(()) },
-            Case { name: "an endpoint here", policy: Cluster, endpoints: &[("n1", 1, 0)], want: Ok(()) },
-            Case { name: "none", policy: Cluster, endpoints: &[], want: Err(NoEntry::NoReadyEndpoint) },
-            Case { name: "only terminating ones", policy: Cluster, endpoints: &[("n2", 0, 1)], want: Ok(()) },
-            Case { name: "a local endpoint", policy: Local, endpoints: &[("n1", 1, 0)], want: Ok(()) },
-            Case {
-                name: "no local endpoint",
-                policy: Local,
-                endpoints: &[("n2", 1, 0)],
-                want: Err(NoEntry::NoLocalEndpoint),
-            },
-            Case {
-                name: "terminating here, ready elsewhere",
-                policy: Local,
-                endpoints: &[("n1", 0, 1), ("n2", 1, 0)],
-                want: Err(NoEntry::NoLocalEndpoint),
-            },
-            Case { name: "terminating here, none elsewhere", policy: Local, endpoints: &[("n1", 0, 1)], want: Ok(()) },
-        ];
-        for case in cases {
-            let mut builder = base().service(web(case.policy));
-            for &(node, ready, terminating) in case.endpoints {
-                builder = builder.endpoints(node, ready, terminating);
-            }
-            assert_eq!(verdict(&builder.build()), case.want, "{:?}: {}", case.policy, case.name);
-        }
-    }
-
-    #[test]
-    fn an_excluded_or_unknown_node_is_no_entry() {
-        let mut excluded = node_route("n1", &[], &[]);
-        excluded.entry = EntryFlag::ExcludedByLabel;
-        let service = || web(TrafficPolicy::Cluster);
-        let snapshot_of = |builder: Builder| builder.service(service()).endpoints("n1", 1, 0).build();
-        assert_eq!(verdict(&snapshot_of(snapshot().node(excluded))), Err(NoEntry::ExcludedByLabel));
-        assert_eq!(verdict(&snapshot_of(snapshot())), Err(NoEntry::NoNodeRoute));
-    }
-
-    #[test]
-    fn a_service_of_a_foreign_class_or_mode_is_not_announced() {
-        let foreign = ServiceView { class: Some("other.example/lb".to_owned()), ..web(TrafficPolicy::Cluster) };
-        let ours = ServiceView { class: Some(LOAD_BALANCER_CLASS.to_owned()), ..web(TrafficPolicy::Cluster) };
-        let mut proxied = web(TrafficPolicy::Cluster);
-        proxied.ingress[0].ip_mode = IpMode::Proxy;
-        for (service, count) in [(foreign, 0), (ours, 1), (proxied, 0)] {
-            let snapshot = base().service(service).endpoints("n1", 1, 0).build();
-            assert_eq!(plan(&snapshot, &mut Memory::default(), Moment::default()).announced.len(), count);
-        }
-    }
-
-    #[test]
-    fn services_that_are_not_ours_to_serve_are_not_announced() {
-        use crate::model::Scope::{Default, OwnClassOnly};
-        let class = Some(LOAD_BALANCER_CLASS.to_owned());
-        let ignored = BTreeMap::from([("cairn.dev/ignore".to_owned(), "true".to_owned())]);
-        for (name, class, annotations, scope, want) in [
-            ("no class", None, BTreeMap::new(), Default, 1),
-            ("no class, another controller has these", None, BTreeMap::new(), OwnClassOnly, 0),
-            ("our class", class.clone(), BTreeMap::new(), OwnClassOnly, 1),
-            ("left alone", None, ignored.clone(), Default, 0),
-            ("left alone, our class", class, ignored, OwnClassOnly, 0),
-        ] {
-            let service = ServiceView { class, annotations, ..web(TrafficPolicy::Cluster) };
-            let snapshot = Snapshot { scope, ..base().service(service).endpoints("n1", 1, 0).build() };
-            assert_eq!(plan(&snapshot, &mut Memory::default(), Moment::default()).announced.len(), want, "{name}");
-        }
-    }
-
-    #[test]
-    fn of_two_services_with_one_address_the_one_with_the_right_to_it_is_announced() {
-        struct Case {
-            name: &'static str,
-            /// Term, since when, sharing key and port of `web` and `other`.
-            web: (Option<&'static str>, Option<i64>, Option<&'static str>, u16),
-            other: (Option<&'static str>, Option<i64>, Option<&'static str>, u16),
-            /// The ports that are served on the address.
-            want: &'static [u16],
-        }
-        let cases = [
-            Case {
-                name: "the later leader's",
-                web: (Some("5.1"), None, None, 80),
-                other: (Some("4.9"), None, None, 81),
-                want: &[80],
-            },
-            Case {
-                name: "the other way round, though it says that it is older",
-                web: (Some("4.9"), Some(1), None, 80),
-                other: (Some("4.10"), Some(900), None, 81),
-                want: &[81],
-            },
-            Case {
-                name: "one that no leader of ours gave",
-                web: (None, Some(1), None, 80),
-                other: (Some("0.1"), None, None, 81),
-                want: &[81],
-            },
-            Case {
-                name: "of two such, the later condition loses",
-                web: (None, Some(200), None, 80),
-                other: (None, Some(100), None, 81),
-                want: &[81],
-            },
-            Case { name: "nobody knows", web: (None, None, None, 80), other: (None, None, None, 81), want: &[81] },
-            Case {
-                name: "they share",
-                web: (Some("5.1"), None, Some("k"), 80),
-                other: (Some("4.9"), None, Some("k"), 81),
-                want: &[80, 81],
-            },
-            Case {
-                name: "they share and have the same port",
-                web: (Some("5.1"), None, Some("k"), 80),
-                other: (Some("4.9"), None, Some("k"), 80),
-                want: &[80],
-            },
-            Case {
-                name: "they share with others",
-                web: (Some("5.1"), None, Some("k"), 80),
-                other: (Some("4.9"), None, Some("l"), 81),
-                want: &[80],
-            },
-        ];
-        for Case { name, web, other, want } in cases {
-            let view = |name: &str, (term, since, key, port): (Option<&str>, Option<i64>, Option<&str>, u16)| {
-                let said = [(claim::ALLOCATION, term), ("metallb.io/allow-shared-ip", key)];
-                let said = said.into_iter().filter_map(|(name, text)| Some((name.to_owned(), text?.to_owned())));
-                ServiceView {
-                    key: ServiceKey::new("default", name),
-                    annotations: said.collect(),
-                    assigned_seconds: since,
-                    ports: [(crate::model::PortProtocol::Tcp, port)].into(),
-                    ..self::web(TrafficPolicy::Cluster)
-                }
-            };
-            let builder = base().service(view("web", web)).service(view("other", other));
-            let snapshot = builder.endpoints("n1", 1, 0).ready_endpoints("other", "n1", 1).build();
-            let plan = plan(&snapshot, &mut Memory::default(), Moment::default());
-            let served: Vec<_> = plan.guarded.served.iter().map(|served| served.port).collect();
-            assert_eq!((served.as_slice(), plan.announced.len()), (want, 1), "{name}");
-            let lost = plan.refused.values().filter(|reason| **reason == NoEntry::AddressOfAnother).count();
-            assert_eq!(lost, 2 - want.len(), "{name}: {:?}", plan.refused);
-        }
-    }
-
-    #[test]
-    fn an_address_that_is_no_services_is_not_announced_whatever_the_status_says() {
-        let ingress = |text: &str| Ingress { ip: Some(text.parse().expect("an address")), ip_mode: IpMode::Vip };
-        for wrong in ["10.90.0.11", "10.90.0.12", "0.0.0.0", "127.0.0.1", "169.254.1.1", "224.0.0.5", "fe80::1", "::1"]
-        {
-            let mut service = web(TrafficPolicy::Cluster);
-            service.ingress.push(ingress(wrong));
-            let plan_of = |service| {
-                let snapshot = base().service(service).endpoints("n1", 1, 0).build();
-                plan(&snapshot, &mut Memory::default(), Moment::default())
-            };
-            let plan = plan_of(service.clone());
-            let announced: Vec<_> = plan.announced.iter().map(ToString::to_string).collect();
-            assert_eq!(announced, ["10.60.0.10"], "{wrong}");
-            assert!(plan.guarded.announced.len() == 1, "{wrong}: {:?}", plan.guarded);
-            assert_eq!(plan.refused.get(&service.key), Some(&NoEntry::NoAddressOfService), "{wrong}");
-            service.ingress = vec![ingress(wrong)];
-            assert!(plan_of(service).announced.is_empty(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn a_service_whose_last_endpoint_went_is_withdrawn_after_five_seconds() {
-        let at = |seconds| Moment::since_boot(Duration::from_secs(seconds));
-        let with = base().service(web(TrafficPolicy::Cluster)).endpoints("n2", 1, 0).build();
-        let without = base().service(web(TrafficPolicy::Cluster)).build();
-        let mut memory = Memory::default();
-        assert_eq!(plan(&with, &mut memory, at(1)).announced.len(), 1);
-        let grace = plan(&without, &mut memory, at(10));
-        assert_eq!((grace.announced.len(), grace.deadline), (1, Some(at(15))));
-        assert_eq!(plan(&without, &mut memory, at(14)).announced.len(), 1);
-        assert_eq!(plan(&without, &mut memory, at(15)).announced.len(), 0);
-        // It does not come back by itself, and a new endpoint brings it back at once.
-        assert_eq!(plan(&without, &mut memory, at(16)).announced.len(), 0);
-        assert_eq!(plan(&with, &mut memory, at(17)).announced.len(), 1);
-    }
-
-    #[test]
-    fn the_guard_knows_the_served_ports_and_leaves_foreign_proxies_alone() {
-        let snapshot = base().service(web(TrafficPolicy::Cluster)).endpoints("n1", 1, 0).build();
-        let plan = self::plan(&snapshot, &mut Memory::default(), Moment::default());
-        let served: Vec<_> = plan.guarded.served.iter().map(|s| (s.address.to_string(), s.port)).collect();
-        assert_eq!(served, [("10.60.0.10".to_owned(), 80)]);
-
-        let foreign = ServiceView { has_foreign_proxy: true, ..web(TrafficPolicy::Cluster) };
-        let snapshot = base().service(foreign).endpoints("n1", 1, 0).build();
-        let plan = self::plan(&snapshot, &mut Memory::default(), Moment::default());
-        assert_eq!((plan.announced.len(), plan.guarded), (1, Guarded::default()));
-    }
-}
+mod tests;

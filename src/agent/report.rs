@@ -252,7 +252,7 @@ mod tests {
         let refused =
             [("a/x", NoEntry::NoLocalEndpoint), ("a/y", NoEntry::NoReadyEndpoint), ("b/z", NoEntry::NoLocalEndpoint)];
         let refused = refused.map(|(key, reason)| (key.parse().expect("a service key"), reason)).into();
-        let report = entries(&EntryPlan { entries: served(7), refused, ..EntryPlan::default() });
+        let report = entries(&EntryPlan { entries: served(7).into_iter().collect(), refused, ..EntryPlan::default() });
         let of = |reason, services, first: &str| RefusedEntries { reason, services, first: first.to_owned() };
         let want = [of(NoEntry::NoReadyEndpoint, 1, "a/y"), of(NoEntry::NoLocalEndpoint, 2, "a/x")];
         assert_eq!((report.services, report.refused.as_slice()), (7, want.as_slice()));
