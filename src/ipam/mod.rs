@@ -12,6 +12,7 @@ pub mod allocator;
 mod apply;
 pub mod assignment;
 pub mod claim;
+mod desk;
 pub mod knowledge;
 mod metrics;
 pub mod networks;
@@ -32,6 +33,7 @@ use crate::cluster::store::Store;
 use crate::config::{AddressBlock, NodeCidrs};
 use crate::model::views::NodeView;
 use claim::Claim;
+use desk::Desk;
 use plan::Outside;
 use work::Memory;
 
@@ -77,10 +79,10 @@ pub async fn run(mut context: Context, seed: u64) {
     loop {
         memory.planned = clock::now();
         memory.look_at_reports(&mut context.reports);
-        let observed = observe::observe(&context, services.as_ref(), &mut memory);
-        let plan = plan::plan(&observed);
-        work::show(&context, &observed, &plan, &mut memory);
-        work::begin(&context, &observed, plan, &mut memory);
-        work::wait(&mut context, services.as_mut(), &mut memory).await;
+        let observed = observe::observe(&mut context, services.as_ref(), &mut memory);
+        let (mut desk, plan) = Desk::plan(observed);
+        work::show(&context, desk.observed(), &plan, &mut memory);
+        work::begin(&context, &desk, plan, &mut memory);
+        work::wait(&mut context, services.as_mut(), &mut desk, &mut memory).await;
     }
 }

@@ -15,11 +15,13 @@ use tracing::{info, warn};
 
 use super::Context;
 use super::claim::{self, Claim};
+use super::desk::{Desk, Heard};
 use super::networks::Networks;
 use super::plan::{Observed, Reserved};
 use super::span::Span;
 use super::work::{Memory, Object};
 use crate::api::AddressPool;
+use crate::cluster::changes::Changes;
 use crate::cluster::clock;
 use crate::cluster::store::Store;
 use crate::cluster::told::Told;
@@ -29,7 +31,9 @@ use crate::model::{NetError, Prefix};
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Everything, with what answers have told.
-pub(super) fn observe(context: &Context, services: Option<&Store<Vec<Prefix>>>, memory: &mut Memory) -> Observed {
+pub(super) fn observe(context: &mut Context, services: Option<&Store<Vec<Prefix>>>, memory: &mut Memory) -> Observed {
+    // What comes in meanwhile is heard of again.
+    let _ = (context.claims.take_changes(), context.nodes.take_changes());
     // Claims before Nodes: a Node is there before its claim is.
     let claims = context.claims.with(|claims| claims.values().map(|claim| (claim.block, Arc::clone(claim))).collect());
     let nodes = context.nodes.with(|nodes| nodes.values().map(|node| (node.name.clone(), Arc::clone(node))).collect());
@@ -75,6 +79,22 @@ fn reserved(
         });
     }
     reserved
+}
+
+/// Puts on the desk which Nodes and claims came, changed or went.
+pub(super) fn hear(context: &mut Context, desk: &mut Desk) -> Heard {
+    let (claims, nodes) = (context.claims.take_changes(), context.nodes.take_changes());
+    let (Changes::Keys(claims), Changes::Keys(nodes)) = (claims, nodes) else { return Heard::Open };
+    let mut heard = Vec::new();
+    // Claims before Nodes, as they are written.
+    for key in claims {
+        let name = key.rsplit('/').next().and_then(claim::block);
+        heard.extend(name.map(|block| desk.claim(block, context.claims.get(&key))));
+    }
+    for key in nodes {
+        heard.extend(key.parse().map(|name| desk.node(&name, context.nodes.get(&key))));
+    }
+    if heard.contains(&Heard::Open) { Heard::Open } else { Heard::Planned }
 }
 
 /// The last block that was claimed of each cluster CIDR: a new leader goes on where the last one was.

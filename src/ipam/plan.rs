@@ -140,6 +140,11 @@ pub struct Usage {
 ///    that a full family costs nothing of the other.
 /// 4. Claims go with the Node they are for, or when it has other pod CIDRs.
 pub fn plan(observed: &Observed) -> Plan {
+    with_blocks(observed).0
+}
+
+/// The same, and what is free then.
+pub(super) fn with_blocks(observed: &Observed) -> (Plan, AllBlocks) {
     let mut in_order: Vec<&NodeView> = observed.nodes.values().map(|node| &**node).collect();
     in_order.sort_by_key(|node| (node.created_seconds, &node.name));
     let mut survey = Survey::of(&observed.cluster, observed.outside, in_order.iter().copied());
@@ -167,12 +172,12 @@ pub fn plan(observed: &Observed) -> Plan {
     plan.conditions = conditions(observed, &plan.notes);
     plan.releases = releases(observed);
     plan.usage = all.of_clusters.iter().map(|blocks| Usage { taken: blocks.taken(), size: blocks.size() }).collect();
-    plan.last = all.last;
-    plan
+    plan.last.clone_from(&all.last);
+    (plan, all)
 }
 
 /// Whether it is to get pod CIDRs.
-fn is_waiting(node: &NodeView) -> bool {
+pub(super) fn is_waiting(node: &NodeView) -> bool {
     !node.is_deleting && !has_pod_cidrs(node)
 }
 
@@ -181,7 +186,8 @@ fn has_pod_cidrs(node: &NodeView) -> bool {
 }
 
 /// The blocks of all cluster CIDRs.
-struct AllBlocks {
+#[derive(Debug)]
+pub(super) struct AllBlocks {
     of_clusters: Vec<Blocks>,
     last: Vec<Option<Prefix>>,
 }
@@ -205,7 +211,7 @@ impl AllBlocks {
     }
 
     /// A block of each cluster CIDR, or the one that has none.
-    fn give(&mut self, node: &NodeView, claimed: Option<&Claimed>) -> Result<Assignment, ClusterCidr> {
+    pub(super) fn give(&mut self, node: &NodeView, claimed: Option<&Claimed>) -> Result<Assignment, ClusterCidr> {
         let claimed_of = |index| claimed.and_then(|claimed| claimed.get(&index)).copied();
         let lacks =
             |(index, blocks): &(usize, &Blocks)| claimed_of(*index).is_none() && blocks.taken() >= blocks.size();

@@ -13,11 +13,15 @@ use std::time::Duration;
 
 use super::assignment::{Answer, Assignment, End, Progress, Request, Step};
 use super::claim::{Claim, Holder};
+use super::desk::{Desk, Heard};
 use super::knowledge::Knowledge;
-use super::plan::{Observed, Release, plan};
+use super::plan::{Observed, Release};
 use crate::config::ClusterCidr;
 use crate::model::views::NodeView;
 use crate::model::{Moment, NodeName, Prefix};
+
+/// Nodes that a process has under way at most: others queue on its desk.
+const UNDER_WAY: usize = 4;
 
 /// What is not as it should be, to see that the simulation would notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,6 +113,7 @@ struct Process {
     node_changes: usize,
     claim_changes: usize,
     knowledge: Knowledge,
+    desk: Option<Desk>,
     assignments: BTreeMap<u64, (Assignment, Progress)>,
     releases: BTreeMap<Prefix, Release>,
 }
@@ -169,6 +174,7 @@ impl World {
             node_changes: self.server.node_changes.len(),
             claim_changes: self.server.claim_changes.len(),
             knowledge: Knowledge::default(),
+            desk: None,
             assignments: BTreeMap::new(),
             releases: BTreeMap::new(),
         }
@@ -227,8 +233,10 @@ impl World {
             false => (lag(&mut self.random), lag(&mut self.random)),
         };
         let process = &mut self.processes[index];
+        let mut heard = Vec::new();
         for (name, node) in self.server.node_changes.iter().skip(process.node_changes).take(nodes) {
             process.node_changes += 1;
+            heard.extend(process.desk.as_mut().map(|desk| desk.node(name, node.clone())));
             match node {
                 Some(node) => drop(process.seen.nodes.insert(name.clone(), Arc::clone(node))),
                 None => drop(process.seen.nodes.remove(name)),
@@ -236,15 +244,35 @@ impl World {
         }
         for (block, claim) in self.server.claim_changes.iter().skip(process.claim_changes).take(claims) {
             process.claim_changes += 1;
+            heard.extend(process.desk.as_mut().map(|desk| desk.claim(*block, claim.clone())));
             match claim {
                 Some(claim) => drop(process.seen.claims.insert(*block, Arc::clone(claim))),
                 None => drop(process.seen.claims.remove(block)),
             }
         }
+        if heard.contains(&Heard::Open) {
+            process.desk = None;
+        }
     }
 
-    /// One plan, as the room makes it.
+    /// One step of the room: a plan where the desk says so, and now and then without that; then as many
+    /// Nodes as may be under way.
     fn round(&mut self, index: usize) {
+        let is_planned_for = self.processes[index].desk.is_some();
+        if !is_planned_for || self.random.u32(0..if self.is_calm { 2 } else { 20 }) == 0 {
+            self.plan(index);
+        }
+        for _ in 0..UNDER_WAY.saturating_sub(self.processes[index].assignments.len()) {
+            let next = self.processes[index].desk.as_mut().and_then(|desk| desk.next(|_| true));
+            let Some(assignment) = next else { return };
+            let id = self.id();
+            let (progress, first) = Progress::begin(&assignment);
+            self.processes[index].assignments.insert(id, (assignment, progress));
+            self.go_on(index, id, first);
+        }
+    }
+
+    fn plan(&mut self, index: usize) {
         let now = self.moment();
         let process = &mut self.processes[index];
         let mut observed = process.seen.clone();
@@ -252,19 +280,14 @@ impl World {
         let on_its_way = process.assignments.values();
         observed.under_way =
             on_its_way.map(|(assignment, _)| (assignment.holder.node.clone(), assignment.blocks.clone())).collect();
-        let plan = plan(&observed);
+        let (desk, plan) = Desk::plan(observed);
+        process.desk = Some(desk);
         process.seen.last.clone_from(&plan.last);
         let releases: Vec<_> =
             plan.releases.into_iter().filter(|(block, _)| !process.releases.contains_key(block)).collect();
         for (block, release) in releases {
             self.processes[index].releases.insert(block, release.clone());
             self.send(Message::Look { from: index, release });
-        }
-        for assignment in plan.assignments {
-            let id = self.id();
-            let (progress, first) = Progress::begin(&assignment);
-            self.processes[index].assignments.insert(id, (assignment, progress));
-            self.go_on(index, id, first);
         }
     }
 
@@ -285,7 +308,12 @@ impl World {
             Step::End(end) => {
                 self.given += usize::from(end == End::Given);
                 let request = progress.request();
-                self.processes[index].knowledge.learn(&assignment, progress.learnt(), (end, request), now);
+                let process = &mut self.processes[index];
+                process.knowledge.learn(&assignment, progress.learnt(), (end, request), now);
+                let heard = process.desk.as_mut().map(|desk| desk.ended(&assignment, end));
+                if heard == Some(Heard::Open) {
+                    process.desk = None;
+                }
             }
         }
     }

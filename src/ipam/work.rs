@@ -1,8 +1,8 @@
 //! What the room remembers, and what is under way.
 //!
-//! A plan is made of everything that is known; as much of it is begun as may be under way. The next one
-//! is made when half of that has been answered and more waits, or a moment after something changed. So
-//! a burst costs a plan per fifty Nodes, and a Node that comes alone waits for nothing.
+//! A plan is made of everything that is known; as much of it is begun as may be under way, and the next Node
+//! as soon as another has its blocks. What the own writes come back as, and Nodes that are new, the desk sees
+//! to; for all else the next plan is made, a moment after the last at the soonest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,6 +14,7 @@ use tracing::{debug, info, warn};
 
 use super::apply::Ended;
 use super::assignment::{Assignment, End};
+use super::desk::{Desk, Heard};
 use super::knowledge::Knowledge;
 use super::networks::Networks;
 use super::plan::{Observed, Plan, Reserved};
@@ -29,9 +30,9 @@ use crate::model::{Moment, NodeName, Note, Prefix};
 
 /// Nodes under way at the same time: while the API server answers fifty writes, the next wait.
 const UNDER_WAY: usize = 100;
-/// With no more than these under way, others have to follow.
+/// With no more than these under way, what a plan had to leave out is planned again.
 const FEW: usize = UNDER_WAY / 2;
-/// In a burst, so much is planned for at once.
+/// Whatever happens, no more is planned.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Whatever was missed is seen by then.
 const PERIOD: Duration = Duration::from_secs(300);
@@ -93,6 +94,11 @@ impl Memory {
         let changes = reports.take_changes();
         reports.with(|reports| self.networks.see(changes, reports))
     }
+
+    fn start(&mut self, object: Object, blocks: Vec<Prefix>, future: BoxFuture<'static, Ended>) {
+        self.objects.insert(object.clone(), blocks);
+        self.under_way.push(future.map(|ended| (object, ended)).boxed());
+    }
 }
 
 /// Tells and counts.
@@ -128,29 +134,28 @@ fn tell(context: &Context, observed: &Observed, name: &NodeName, note: Note) {
     }
 }
 
-/// Starts what the plan says, as much of it as may be under way.
-pub(super) fn begin(context: &Context, observed: &Observed, plan: Plan, memory: &mut Memory) {
-    let Plan { assignments, releases, conditions, notes: _, overlaps: _, last: _, usage: _ } = plan;
+/// Starts what the plan says of claims and conditions, as much of it as may be under way.
+pub(super) fn begin(context: &Context, desk: &Desk, plan: Plan, memory: &mut Memory) {
+    let Plan { assignments: _, releases, conditions, notes: _, overlaps: _, last: _, usage: _ } = plan;
     let now = clock::now();
-    let mut work = Vec::<(Object, Vec<Prefix>, BoxFuture<'static, Ended>)>::new();
+    let mut work = Vec::<(Object, BoxFuture<'static, Ended>)>::new();
     // Releases first: what they free, a Node may wait for.
-    work.extend(releases.into_iter().map(|(block, release)| {
-        (Object::Release(block), Vec::new(), apply::release(context.client.clone(), release).boxed())
-    }));
-    work.extend(assignments.into_iter().map(|assignment| {
-        let object = Object::Assignment(assignment.holder.node.clone());
-        (object, assignment.blocks.clone(), apply::assign(context.client.clone(), assignment).boxed())
-    }));
+    work.extend(
+        releases
+            .into_iter()
+            .map(|(block, release)| (Object::Release(block), apply::release(context.client.clone(), release).boxed())),
+    );
     work.extend(conditions.into_iter().map(|(name, availability)| {
         let future = apply::condition(context.client.clone(), name.clone(), availability).boxed();
-        (Object::Condition(name), Vec::new(), future)
+        (Object::Condition(name), future)
     }));
-    let wanted: BTreeSet<_> = work.iter().map(|(object, ..)| object.clone()).collect();
+    let mut wanted: BTreeSet<_> = work.iter().map(|(object, ..)| object.clone()).collect();
+    wanted.extend(desk.queue().cloned().map(Object::Assignment));
     memory.backoff.keep_only(|object| wanted.contains(object) || memory.objects.contains_key(object));
     // What is due is begun now or, in a crowd, with the next plan.
     drop(memory.backoff.take_due(now));
     memory.is_crowded = false;
-    for (object, blocks, future) in work {
+    for (object, future) in work {
         if memory.objects.contains_key(&object) || !memory.backoff.is_due(&object, now) {
             continue;
         }
@@ -158,33 +163,53 @@ pub(super) fn begin(context: &Context, observed: &Observed, plan: Plan, memory: 
             memory.is_crowded = true;
             break;
         }
-        // What is not begun is planned again, so only what is counts.
-        for (last, (cluster, block)) in memory.last.iter_mut().zip(observed.cluster.iter().zip(&blocks)) {
-            *last = cluster.is_block(*block).then_some(*block).or(*last);
-        }
-        memory.objects.insert(object.clone(), blocks);
-        memory.under_way.push(future.map(|ended| (object, ended)).boxed());
+        memory.start(object, Vec::new(), future);
     }
 }
 
-/// Waits until there may be something to do, and takes what has ended meanwhile.
-pub(super) async fn wait(context: &mut Context, mut services: Option<&mut Store<Vec<Prefix>>>, memory: &mut Memory) {
+/// Starts as many assignments as may be under way.
+fn begin_assignments(context: &Context, desk: &mut Desk, memory: &mut Memory) {
+    let now = clock::now();
+    while memory.under_way.len() < UNDER_WAY {
+        let may = |node: &NodeName| {
+            let object = Object::Assignment(node.clone());
+            !memory.objects.contains_key(&object) && memory.backoff.is_due(&object, now)
+        };
+        let Some(assignment) = desk.next(may) else { return };
+        let blocks = assignment.blocks.clone();
+        // What is not begun is planned again, so only what is counts.
+        for (last, (cluster, block)) in memory.last.iter_mut().zip(context.cidrs.cluster.iter().zip(&blocks)) {
+            *last = cluster.is_block(*block).then_some(*block).or(*last);
+        }
+        let object = Object::Assignment(assignment.holder.node.clone());
+        memory.start(object, blocks, apply::assign(context.client.clone(), assignment).boxed());
+    }
+}
+
+/// Waits until a plan has to be made. Sees to the desk meanwhile: takes what has ended, and begins what follows.
+pub(super) async fn wait(
+    context: &mut Context,
+    mut services: Option<&mut Store<Vec<Prefix>>>,
+    desk: &mut Desk,
+    memory: &mut Memory,
+) {
     let period_ends = memory.planned + PERIOD;
     let mut has_changed = false;
     loop {
+        begin_assignments(context, desk, memory);
         let retry = memory.backoff.deadline().map_or(period_ends, |retry| retry.min(period_ends));
         let deadline = if has_changed { retry.min(memory.planned + PAUSE) } else { retry };
         tokio::select! {
             Some((object, ended)) = memory.under_way.next(), if !memory.under_way.is_empty() => {
-                settle(context, object, ended, memory);
+                has_changed |= settle(context, object, ended, desk, memory) == Heard::Open;
                 let count = memory.under_way.len();
                 if memory.is_crowded && count <= FEW {
                     return;
                 }
-                has_changed |= count == 0;
+                has_changed |= count == 0 && desk.queue().len() == 0;
             }
-            () = context.nodes.changed(), if !has_changed => has_changed = true,
-            () = context.claims.changed(), if !has_changed => has_changed = true,
+            () = context.nodes.changed() => has_changed |= observe::hear(context, desk) == Heard::Open,
+            () = context.claims.changed() => has_changed |= observe::hear(context, desk) == Heard::Open,
             () = context.pools.changed(), if !has_changed => has_changed = true,
             () = context.reports.changed(), if !has_changed => has_changed = memory.look_at_reports(&mut context.reports),
             () = changed(services.as_deref_mut()), if !has_changed => has_changed = true,
@@ -201,13 +226,15 @@ async fn changed(services: Option<&mut Store<Vec<Prefix>>>) {
 }
 
 /// Takes what came of one object's requests.
-fn settle(context: &Context, object: Object, ended: Ended, memory: &mut Memory) {
+fn settle(context: &Context, object: Object, ended: Ended, desk: &mut Desk, memory: &mut Memory) -> Heard {
     memory.objects.remove(&object);
     let now = clock::now();
+    let mut heard = Heard::Planned;
     let error = match ended {
         Ended::Done => None,
         Ended::Failed(error) => Some(error),
         Ended::Assigned { assignment, learnt, end, error } => {
+            heard = desk.ended(&assignment, end.0);
             memory.knowledge.learn(&assignment, learnt, end, now);
             match end.0 {
                 End::Given => given(context, &assignment, memory),
@@ -218,9 +245,14 @@ fn settle(context: &Context, object: Object, ended: Ended, memory: &mut Memory) 
             if end.0 == End::Given { None } else { Some(error.unwrap_or(WriteError::Conflict)) }
         }
     };
-    let Some(error) = error else { return memory.backoff.succeeded(&object) };
-    failed(&object, &error, memory);
-    memory.backoff.failed(object, now);
+    match error {
+        None => memory.backoff.succeeded(&object),
+        Some(error) => {
+            failed(&object, &error, memory);
+            memory.backoff.failed(object, now);
+        }
+    }
+    heard
 }
 
 fn given(context: &Context, assignment: &Assignment, memory: &mut Memory) {

@@ -95,6 +95,8 @@ const PURE: &[&str] = &[
     "ipam/allocator.rs",
     "ipam/assignment.rs",
     "ipam/claim.rs",
+    "ipam/desk",
+    "ipam/desk.rs",
     "ipam/knowledge.rs",
     "ipam/plan.rs",
     "ipam/span.rs",
