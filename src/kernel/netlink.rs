@@ -31,9 +31,10 @@ use crate::model::{Family, FibRoute, FibWish, Prefix};
 /// Every route that should be there, or `None` while that is not known.
 type Wish = Option<Arc<FibWish>>;
 
-/// Repairs of one burst are made together; the longest keeps the promise of 100 ms in a fight.
+/// Repairs of one burst are made together; the longest keeps the promise of 100 ms in a fight, on a busy
+/// host too.
 const SHORTEST_GAP: Duration = Duration::from_millis(10);
-const LONGEST_GAP: Duration = Duration::from_millis(80);
+const LONGEST_GAP: Duration = Duration::from_millis(40);
 
 /// Pauses between attempts at a route that the kernel refuses, when no event says to try at once.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
