@@ -66,7 +66,43 @@ pub struct NodeView {
 impl NodeView {
     /// Whether another view says the same of the Node; a heartbeat changes the resource version alone.
     pub fn says_the_same(&self, other: &Self) -> bool {
-        *self == Self { resource_version: self.resource_version.clone(), ..other.clone() }
+        // Compared in place: each change of each Node comes by here, and a copy costs thirty allocations.
+        let Self {
+            name,
+            uid,
+            resource_version: _,
+            created_seconds,
+            is_deleting,
+            labels,
+            annotations,
+            provided_node_ip,
+            provider_id,
+            pod_cidrs,
+            unread_pod_cidrs,
+            pod_cidr_unavailable,
+            taints,
+            addresses,
+            ready,
+            network_unavailable,
+            system_uuid,
+            boot_id,
+        } = self;
+        *ready == other.ready
+            && *network_unavailable == other.network_unavailable
+            && *addresses == other.addresses
+            && *taints == other.taints
+            && *labels == other.labels
+            && *annotations == other.annotations
+            && *provider_id == other.provider_id
+            && *pod_cidrs == other.pod_cidrs
+            && *unread_pod_cidrs == other.unread_pod_cidrs
+            && *pod_cidr_unavailable == other.pod_cidr_unavailable
+            && *provided_node_ip == other.provided_node_ip
+            && *system_uuid == other.system_uuid
+            && *boot_id == other.boot_id
+            && *uid == other.uid
+            && *name == other.name
+            && (*created_seconds, *is_deleting) == (other.created_seconds, other.is_deleting)
     }
 
     /// The provider ID, when it is one of ours.
