@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use axum::http::Uri;
-use axum::http::header::{HeaderValue, USER_AGENT};
+use axum::http::header::HeaderValue;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use thiserror::Error;
 use tokio::sync::{Semaphore, watch};
 
-use super::connection;
+use super::connection::Connections;
 use super::metrics::Metrics;
 use super::traffic::{Fence, IN_FLIGHT, Lane, Rules, Traffic};
 
@@ -51,6 +51,10 @@ pub struct ServerOptions {
 /// The API server, and what holds for all requests to it.
 #[derive(Clone)]
 pub struct Server {
+    /// Of all clients that ask as the process, but the election's.
+    connections: Connections,
+    /// Of all clients that ask with a token of their own.
+    anonymous: Connections,
     config: Config,
     traffic: Arc<Traffic>,
     metrics: Metrics,
@@ -82,21 +86,30 @@ impl Server {
     /// Reads how to reach the server. Nothing is sent yet: an API server that is away is no error.
     ///
     /// # Errors
-    /// When the file or the ServiceAccount's files are missing or wrong.
+    /// When the file or the ServiceAccount's files are missing or wrong, or the TLS settings do not work.
     pub async fn find(options: &ServerOptions, metrics: Metrics) -> Result<Self, ClientError> {
         let mut config = configuration(options.kubeconfig.as_deref()).await?;
         if let Some(url) = &options.url {
             config.cluster_url = url.clone();
         }
-        Ok(Self { config, traffic: Arc::new(Traffic::new(options.rate)), metrics })
+        let connect = |config| Connections::new(config).map_err(|error| ClientError::Settings(Box::new(error)));
+        let mut without_authority = config.clone();
+        without_authority.auth_info = AuthInfo::default();
+        Ok(Self {
+            connections: connect(config.clone())?,
+            anonymous: connect(without_authority)?,
+            config,
+            traffic: Arc::new(Traffic::new(options.rate)),
+            metrics,
+        })
     }
 
-    /// A client with connections of its own. The API server sees `purpose` in its user agent.
+    /// A client. The API server sees `purpose` in its user agent.
     ///
     /// # Errors
-    /// When the TLS or authentication settings do not work.
+    /// When the authentication settings do not work.
     pub fn client(&self, purpose: &str) -> Result<Client, ClientError> {
-        self.build(purpose, Identity::Process, Writes::unlimited(), Some(Arc::clone(&self.traffic)))
+        self.build(purpose, Identity::Process, Writes::unlimited())
     }
 
     /// A client for a controller's writes: at most `writes` of them are on their way at a time, and
@@ -106,7 +119,17 @@ impl Server {
     /// As [`Self::client`].
     pub fn writer(&self, name: &str, identity: Identity, writes: usize, fence: Fence) -> Result<Client, ClientError> {
         let writes = Writes { most: writes, lane: Lane::First, fence };
-        self.build(name, identity, writes, Some(Arc::clone(&self.traffic)))
+        self.build(name, identity, writes)
+    }
+
+    /// A client for what is of use only once something else was written: its writes let others go first
+    /// for a while.
+    ///
+    /// # Errors
+    /// As [`Self::client`].
+    pub fn patient(&self, name: &str, identity: Identity, fence: Fence) -> Result<Client, ClientError> {
+        let writes = Writes { most: IN_FLIGHT, lane: Lane::Next, fence };
+        self.build(name, identity, writes)
     }
 
     /// A client for what a controller only tells: a few writes at a time, which let others go first.
@@ -115,16 +138,19 @@ impl Server {
     /// As [`Self::client`].
     pub fn teller(&self, name: &str, identity: Identity, fence: Fence) -> Result<Client, ClientError> {
         let writes = Writes { most: TOLD_AT_ONCE, lane: Lane::Later, fence };
-        self.build(name, identity, writes, Some(Arc::clone(&self.traffic)))
+        self.build(name, identity, writes)
     }
 
-    /// The election's client: it waits neither for other requests nor for a server that wants to be
-    /// left alone, because a Lease that is renewed late is lost.
+    /// The election's client, with connections of its own: it waits neither for other requests nor for a
+    /// server that wants to be left alone, because a Lease that is renewed late is lost.
     ///
     /// # Errors
     /// As [`Self::client`].
     pub fn election_client(&self) -> Result<Client, ClientError> {
-        self.build("leader-election", Identity::Process, Writes::unlimited(), None)
+        let settings = |error| ClientError::Settings(Box::new(error));
+        let rules = Rules { traffic: None, ..self.rules(Writes::unlimited(), None) };
+        let connections = Connections::new(self.config.clone()).map_err(settings)?;
+        connections.client(agent("leader-election"), rules).map_err(settings)
     }
 
     /// Waits until every write has been answered; none is sent any more.
@@ -132,34 +158,31 @@ impl Server {
         self.traffic.settled().await;
     }
 
-    fn build(
-        &self,
-        purpose: &str,
-        identity: Identity,
-        writes: Writes,
-        traffic: Option<Arc<Traffic>>,
-    ) -> Result<Client, ClientError> {
-        let mut config = self.config.clone();
-        let agent = format!("cairn/{} ({}/{}) {purpose}", env!("CARGO_PKG_VERSION"), std::env::consts::OS, ARCH);
-        config.headers.push((USER_AGENT, HeaderValue::from_str(&agent).expect("it is ASCII without control codes")));
-        let token = match identity {
-            Identity::Process => None,
-            Identity::Token(token) => {
-                config.auth_info = AuthInfo::default();
-                Some(token)
-            }
+    fn build(&self, purpose: &str, identity: Identity, writes: Writes) -> Result<Client, ClientError> {
+        let (connections, token) = match identity {
+            Identity::Process => (&self.connections, None),
+            Identity::Token(token) => (&self.anonymous, Some(token)),
         };
-        let rules = Rules {
-            traffic,
+        let client = connections.client(agent(purpose), self.rules(writes, token));
+        client.map_err(|error| ClientError::Settings(Box::new(error)))
+    }
+
+    fn rules(&self, writes: Writes, token: Option<watch::Receiver<Option<HeaderValue>>>) -> Rules {
+        Rules {
+            traffic: Some(Arc::clone(&self.traffic)),
             writes: Arc::new(Semaphore::new(writes.most)),
             lane: writes.lane,
             fence: writes.fence,
             token,
             metrics: self.metrics.clone(),
-            host: config.cluster_url.authority().map(ToString::to_string).unwrap_or_default(),
-        };
-        connection::client(config, rules).map_err(|error| ClientError::Settings(Box::new(error)))
+            host: self.config.cluster_url.authority().map(ToString::to_string).unwrap_or_default(),
+        }
     }
+}
+
+fn agent(purpose: &str) -> HeaderValue {
+    let agent = format!("cairn/{} ({}/{}) {purpose}", env!("CARGO_PKG_VERSION"), std::env::consts::OS, ARCH);
+    HeaderValue::from_str(&agent).expect("it is ASCII without control codes")
 }
 
 const ARCH: &str = std::env::consts::ARCH;

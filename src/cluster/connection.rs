@@ -6,13 +6,16 @@
 
 use std::time::Duration;
 
+use axum::http::header::{HeaderValue, USER_AGENT};
+use axum::http::{Request, Response};
 use futures_util::FutureExt;
+use hyper::body::Incoming;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ConfigExt};
 use kube::{Client, Config};
 use tower::layer::Layer;
-use tower::util::option_layer;
+use tower::util::{BoxCloneSyncService, option_layer};
 use tower::{BoxError, ServiceExt, service_fn};
 
 use super::traffic::{Ruled, Rules};
@@ -27,34 +30,60 @@ const UNACKNOWLEDGED: Duration = Duration::from_secs(20);
 /// One that nobody needs any more, after a burst, is closed after this.
 const UNUSED: Duration = Duration::from_secs(30);
 
-/// A client with connections of its own, whose requests are under the rules.
-///
-/// # Errors
-/// When the TLS or authentication settings do not work.
-pub fn client(config: Config, rules: Rules) -> Result<Client, kube::Error> {
-    if config.proxy_url.is_some() {
-        // There are none of ours to probe: kube connects to it, or says why it cannot.
-        let builder = kube::client::ClientBuilder::try_from(config)?;
-        return Ok(builder.with_layer(&tower::layer::layer_fn(|inner| Ruled::new(inner, rules.clone()))).build());
+/// Connections to the API server, made when they are needed and used again by whoever is next. Clones
+/// share them.
+#[derive(Clone)]
+pub struct Connections {
+    config: Config,
+    /// None where the way leads through a proxy.
+    requests: Option<Requests>,
+}
+
+type Requests = BoxCloneSyncService<Request<Body>, Response<Incoming>, BoxError>;
+
+impl Connections {
+    /// No connection yet. `config` says where to, and with which certificates.
+    ///
+    /// # Errors
+    /// When the TLS settings do not work.
+    pub fn new(config: Config) -> Result<Self, kube::Error> {
+        if config.proxy_url.is_some() {
+            return Ok(Self { config, requests: None });
+        }
+        let mut tcp = HttpConnector::new();
+        // The scheme is https, which the connector around it sees to.
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_keepalive(Some(SILENCE));
+        tcp.set_keepalive_interval(Some(NEXT_PROBE));
+        tcp.set_tcp_user_timeout(Some(UNACKNOWLEDGED));
+        let tls = config.rustls_https_connector_with_connector(tcp)?;
+        let connected = service_fn(move |uri| {
+            let connect = tls.clone().oneshot(uri);
+            async { tokio::time::timeout(CONNECTED_WITHIN, connect).await? }.boxed()
+        });
+        let requests = hyper_util::client::legacy::Builder::new(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(UNUSED)
+            .build::<_, Body>(connected);
+        Ok(Self { config, requests: Some(BoxCloneSyncService::new(requests.map_err(BoxError::from))) })
     }
-    let mut tcp = HttpConnector::new();
-    // The scheme is https, which the connector around it sees to.
-    tcp.enforce_http(false);
-    tcp.set_nodelay(true);
-    tcp.set_keepalive(Some(SILENCE));
-    tcp.set_keepalive_interval(Some(NEXT_PROBE));
-    tcp.set_tcp_user_timeout(Some(UNACKNOWLEDGED));
-    let tls = config.rustls_https_connector_with_connector(tcp)?;
-    let connected = service_fn(move |uri| {
-        let connect = tls.clone().oneshot(uri);
-        async { tokio::time::timeout(CONNECTED_WITHIN, connect).await? }.boxed()
-    });
-    let requests = hyper_util::client::legacy::Builder::new(TokioExecutor::new())
-        .pool_timer(TokioTimer::new())
-        .pool_idle_timeout(UNUSED)
-        .build::<_, Body>(connected);
-    let with_headers = config.extra_headers_layer()?.layer(requests.map_err(BoxError::from));
-    let with_authority = option_layer(config.auth_layer()?).layer(with_headers);
-    let requests = config.base_uri_layer().layer(with_authority);
-    Ok(Client::new(Ruled::new(requests, rules), config.default_namespace))
+
+    /// A client that uses them under the rules. The API server sees `agent` as its user agent.
+    ///
+    /// # Errors
+    /// When the authentication settings do not work.
+    pub fn client(&self, agent: HeaderValue, rules: Rules) -> Result<Client, kube::Error> {
+        let mut config = self.config.clone();
+        config.headers.push((USER_AGENT, agent));
+        let Some(requests) = self.requests.clone() else {
+            // There are none of ours to probe: kube connects to the proxy, or says why it cannot.
+            let builder = kube::client::ClientBuilder::try_from(config)?;
+            return Ok(builder.with_layer(&tower::layer::layer_fn(|inner| Ruled::new(inner, rules.clone()))).build());
+        };
+        let with_headers = config.extra_headers_layer()?.layer(requests);
+        let with_authority = option_layer(config.auth_layer()?).layer(with_headers);
+        let requests = config.base_uri_layer().layer(with_authority);
+        Ok(Client::new(Ruled::new(requests, rules), config.default_namespace))
+    }
 }

@@ -13,14 +13,15 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{ObjectMeta, PostParams};
-use kube::{Api, Client, Resource};
+use kube::api::ObjectMeta;
+use kube::{Client, Resource};
+use serde::de::IgnoredAny;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
 use super::client::TOLD_AT_ONCE;
-use super::patch::{WriteError, within};
+use super::patch::{WriteError, create};
 use super::told::Told;
 use super::traffic::Fenced;
 use crate::api::Machine;
@@ -164,9 +165,8 @@ pub async fn send(client: &Client, reporter: &Reporter, regarding: ObjectReferen
 async fn post(client: &Client, reporter: &Reporter, told: &Message) -> Result<(), WriteError> {
     // Events about objects without a namespace go where upstream's do.
     let namespace = told.regarding.namespace.clone().unwrap_or_else(|| "default".to_owned());
-    let api: Api<Event> = Api::namespaced(client.clone(), &namespace);
-    let event = event(reporter, namespace, told);
-    match within(api.create(&PostParams::default(), &event)).await {
+    let event = event(reporter, namespace.clone(), told);
+    match create::<Event, IgnoredAny>(client, Some(&namespace), &event).await {
         // An earlier try came through.
         Ok(_) | Err(WriteError::Conflict) => Ok(()),
         // The namespace is going away, and its Services with it.

@@ -11,37 +11,40 @@ use k8s_openapi::api::core::v1::{Node, NodeAddress, NodeCondition, NodeSpec, Nod
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use kube::Resource;
 use kube::api::ObjectMeta;
+use serde::de::{Error as _, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 
-use crate::api::{Machine, MachineSpec, MachineStatus, NodeReport, NodeReportSpec, NodeReportStatus};
+use crate::api::{
+    Machine, MachineSpec, MachineStatus, NodeReport, NodeReportSpec, NodeReportStatus, NodeRoute, NodeRouteSpec,
+};
 
 /// An object whose unread fields are empty.
 #[derive(Debug, Clone)]
 pub struct Lean<K>(pub K);
 
 /// A kind that is read in parts.
-pub trait Parts: Resource<DynamicType = ()> {
+pub trait Parts: Resource<DynamicType = ()> + Sized {
     /// What is read of its spec.
     type Spec: for<'de> Deserialize<'de>;
     /// What is read of its status.
     type Status: for<'de> Deserialize<'de>;
 
-    /// The object of these parts.
-    fn of(metadata: ObjectMeta, spec: Option<Self::Spec>, status: Option<Self::Status>) -> Self;
+    /// The object of these parts; none without one that it has to have.
+    fn of(metadata: ObjectMeta, spec: Option<Self::Spec>, status: Option<Self::Status>) -> Option<Self>;
 }
 
 impl Parts for Node {
     type Spec = NodeSpec;
     type Status = ReadNodeStatus;
 
-    fn of(metadata: ObjectMeta, spec: Option<NodeSpec>, status: Option<ReadNodeStatus>) -> Self {
+    fn of(metadata: ObjectMeta, spec: Option<NodeSpec>, status: Option<ReadNodeStatus>) -> Option<Self> {
         let status = status.map(|status| NodeStatus {
             addresses: status.addresses,
             conditions: status.conditions,
             node_info: status.node_info,
             ..NodeStatus::default()
         });
-        Self { metadata, spec, status }
+        Some(Self { metadata, spec, status })
     }
 }
 
@@ -58,8 +61,8 @@ impl Parts for Machine {
     type Spec = MachineSpec;
     type Status = MachineStatus;
 
-    fn of(metadata: ObjectMeta, spec: Option<MachineSpec>, status: Option<MachineStatus>) -> Self {
-        Self { metadata, spec: spec.unwrap_or(MachineSpec {}), status }
+    fn of(metadata: ObjectMeta, spec: Option<MachineSpec>, status: Option<MachineStatus>) -> Option<Self> {
+        Some(Self { metadata, spec: spec.unwrap_or(MachineSpec {}), status })
     }
 }
 
@@ -67,15 +70,24 @@ impl Parts for NodeReport {
     type Spec = NodeReportSpec;
     type Status = NodeReportStatus;
 
-    fn of(metadata: ObjectMeta, spec: Option<NodeReportSpec>, status: Option<NodeReportStatus>) -> Self {
-        Self { metadata, spec: spec.unwrap_or(NodeReportSpec {}), status }
+    fn of(metadata: ObjectMeta, spec: Option<NodeReportSpec>, status: Option<NodeReportStatus>) -> Option<Self> {
+        Some(Self { metadata, spec: spec.unwrap_or(NodeReportSpec {}), status })
+    }
+}
+
+impl Parts for NodeRoute {
+    type Spec = NodeRouteSpec;
+    type Status = IgnoredAny;
+
+    fn of(metadata: ObjectMeta, spec: Option<NodeRouteSpec>, _: Option<IgnoredAny>) -> Option<Self> {
+        Some(Self { metadata, spec: spec? })
     }
 }
 
 impl<'de, K: Parts> Deserialize<'de> for Lean<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Read { metadata, spec, status } = Read::<K::Spec, K::Status>::deserialize(deserializer)?;
-        Ok(Self(K::of(metadata.into(), spec, status)))
+        K::of(metadata.into(), spec, status).map(Self).ok_or_else(|| D::Error::missing_field("spec"))
     }
 }
 
@@ -209,5 +221,7 @@ mod tests {
         let lean: Lean<Machine> = serde_json::from_value(json!({ "metadata": { "name": "m1" } })).expect("a Machine");
         assert_eq!((lean.meta().name.as_deref(), &lean.0.status), (Some("m1"), &None));
         assert_eq!(Lean::<Machine>::api_version(&()), Machine::api_version(&()));
+        let route = serde_json::from_value::<Lean<NodeRoute>>(json!({ "metadata": { "name": "n1" } }));
+        assert_eq!(route.map(|_| ()).expect_err("a NodeRoute says something").to_string(), "missing field `spec`");
     }
 }

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, stream};
-use kube::Api;
-use kube::api::{Patch, PatchParams};
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::core::Request;
+use kube::{Api, Client, Resource};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use thiserror::Error;
 
 use super::traffic::{IN_FLIGHT, Unanswered};
@@ -65,9 +66,10 @@ pub async fn side_by_side<T>(writes: Vec<BoxFuture<'_, T>>) -> Vec<T> {
 ///
 /// # Errors
 /// See [`WriteError`].
-pub async fn merge<K>(api: &Api<K>, name: &str, body: &Value) -> Result<K, WriteError>
+pub async fn merge<K, B>(api: &Api<K>, name: &str, body: &B) -> Result<K, WriteError>
 where
     K: Clone + DeserializeOwned + Debug,
+    B: Serialize + Debug,
 {
     within(api.patch(name, &parameters(), &Patch::Merge(body))).await
 }
@@ -76,11 +78,31 @@ where
 ///
 /// # Errors
 /// See [`WriteError`].
-pub async fn merge_status<K>(api: &Api<K>, name: &str, body: &Value) -> Result<K, WriteError>
+pub async fn merge_status<K, B>(api: &Api<K>, name: &str, body: &B) -> Result<K, WriteError>
 where
     K: Clone + DeserializeOwned + Debug,
+    B: Serialize + Debug,
 {
     within(api.patch_status(name, &parameters(), &Patch::Merge(body))).await
+}
+
+/// Creates an object; `A` is what is read of the answer. One that is there already is a [`WriteError::Conflict`].
+///
+/// # Errors
+/// See [`WriteError`].
+pub async fn create<K, A>(client: &Client, namespace: Option<&str>, object: &K) -> Result<A, WriteError>
+where
+    K: Resource<DynamicType = ()> + Serialize,
+    A: DeserializeOwned,
+{
+    // As `Api::create`, which would take the whole answer apart.
+    let parameters = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+    let created = async {
+        let body = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
+        let request = Request::new(K::url_path(&(), namespace)).create(&parameters, body);
+        client.request(request.map_err(kube::Error::BuildRequest)?).await
+    };
+    within(created).await
 }
 
 fn parameters() -> PatchParams {

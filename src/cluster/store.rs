@@ -137,10 +137,39 @@ where
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
     {
+        Self::start(async {}, says_the_same, |writer| writer.run(api, config, view))
+    }
+
+    /// As [`Store::watch`], but the first list is asked for only when another store has its own: what is
+    /// waited for first is not held up by what comes second.
+    pub fn watch_after<K, W>(before: &Store<W>, api: Api<K>, config: watcher::Config, view: fn(&K) -> Option<V>) -> Self
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+    {
+        let mut before = before.state.clone();
+        let turn = async move {
+            // Where nobody keeps the other any more there is nothing to wait for.
+            let _ = before.wait_for(|state| state.changes > 0).await;
+        };
+        Self::start(turn, V::eq, |writer| writer.run(api, config, view))
+    }
+
+    fn start<R>(
+        turn: impl Future<Output = ()> + Send + 'static,
+        says_the_same: fn(&V, &V) -> bool,
+        run: impl FnOnce(Writer<V>) -> R,
+    ) -> Self
+    where
+        R: Future<Output = ()> + Send + 'static,
+    {
         let (writer, state) = Writer::new(says_the_same);
         let shared = Arc::clone(&writer.shared);
         let mailbox = shared.mailboxes.open();
-        let task = tokio::spawn(writer.run(api, config, view));
+        let run = run(writer);
+        let task = tokio::spawn(async {
+            turn.await;
+            run.await;
+        });
         Self { shared, state, mailbox, _task: Arc::new(AbortOnDrop(task)) }
     }
 

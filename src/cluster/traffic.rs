@@ -2,8 +2,8 @@
 //! What holds for every request to the API server.
 //!
 //! - At most 50 writes are on their way at a time, and of each client no more than it may have.
-//! - What is only told ([`Lane::Later`]) waits while there is something to do ([`Lane::First`]), but not
-//!   for ever.
+//! - What is only told ([`Lane::Later`]), and what is of use only after something else ([`Lane::Next`]),
+//!   waits while there is something to do ([`Lane::First`]), but not for ever.
 //! - A leader's write is over before another process can lead: it is asked last before it is sent how
 //!   long that is ([`Fence`]), given up then, and the server is told not to take longer either.
 //! - A write that was sent is waited for to its answer, also when nobody waits any more: so
@@ -11,6 +11,8 @@
 //! - A server that says 429 is left alone for as long as it says.
 //! - With `--kube-api-qps`, requests wait for their turn.
 
+use std::any::Any;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -21,7 +23,7 @@ use axum::http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use futures_util::future::BoxFuture;
 use kube::client::Body;
 use thiserror::Error;
-use tokio::sync::{AcquireError, Semaphore, oneshot, watch};
+use tokio::sync::{AcquireError, Semaphore, watch};
 use tower::{BoxError, Service};
 
 use super::clock;
@@ -36,8 +38,11 @@ pub const IN_FLIGHT: usize = 50;
 const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
 /// By then the API server itself has given up (its `--request-timeout`).
 const OVER_AFTER: Duration = Duration::from_secs(61);
-/// How long a write of [`Lane::Later`] lets others go first.
-const COURTESY: Duration = Duration::from_secs(1);
+/// How long a write of another lane than the first lets others go first. With as many of the next lane
+/// as may be on their way, a burst leaves them twenty-five a second.
+const COURTESY_NEXT: Duration = Duration::from_secs(2);
+/// Of these only a few wait at a time.
+const COURTESY_LATER: Duration = Duration::from_secs(1);
 /// What a 429 without `Retry-After` means, as in client-go.
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -52,6 +57,8 @@ pub struct Unanswered;
 pub enum Lane {
     /// What somebody waits for.
     First,
+    /// What somebody waits for, but something else first: routes to Nodes.
+    Next,
     /// What is only told: Events, and what is shown of machines.
     Later,
 }
@@ -76,14 +83,14 @@ impl Traffic {
 
     /// Lets writes of the first lane pass, or is one of them until it is dropped.
     async fn keep_lane(self: &Arc<Self>, lane: Lane) -> Option<Passing> {
-        match lane {
-            Lane::First => Some(Passing::new(Arc::clone(self))),
-            Lane::Later => {
-                let mut first = self.first.subscribe();
-                let _ = tokio::time::timeout(COURTESY, first.wait_for(|passing| *passing == 0)).await;
-                None
-            }
-        }
+        let courtesy = match lane {
+            Lane::First => return Some(Passing::new(Arc::clone(self))),
+            Lane::Next => COURTESY_NEXT,
+            Lane::Later => COURTESY_LATER,
+        };
+        let mut first = self.first.subscribe();
+        let _ = tokio::time::timeout(courtesy, first.wait_for(|passing| *passing == 0)).await;
+        None
     }
 
     /// Waits until every write has been answered, and lets no other be sent from now on.
@@ -259,29 +266,63 @@ async fn write<B: Send + 'static>(
         }
         None => None,
     };
-    // Not aborted with whoever asked: a request that was sent may take effect until it is answered.
-    let (answered, answer) = (oneshot::channel(), Box::pin(answer));
-    let (sender, receiver) = answered;
-    tokio::spawn(async move {
-        let begun = clock::now();
-        let Some(left) = (rules.fence.0)() else {
-            let _ = sender.send(Err(Fenced.into()));
-            return;
-        };
-        let limit = left.min(OVER_AFTER);
-        let answer = tokio::time::timeout(limit, observed(&rules, &method, answer)).await;
-        let is_over = answer.is_ok();
-        let _ = sender.send(answer.unwrap_or_else(|_| Err(Unanswered.into())));
-        if !is_over {
-            // Its connection was closed, but the server may have it.
-            clock::until(Some(begun + OVER_AFTER)).await;
-        }
-        drop((own, shared));
-    });
-    match tokio::time::timeout(ANSWERED_WITHIN, receiver).await {
-        Ok(answered) => answered?,
-        Err(_) => Err(Unanswered.into()),
+    let begun = clock::now();
+    let left = (rules.fence.0)().ok_or(Fenced)?;
+    let limit = left.min(OVER_AFTER);
+    let answer = async move { tokio::time::timeout(limit, observed(&rules, &method, answer)).await.ok() };
+    let sent = Sent { answer: Some(Box::pin(answer)), begun, permits: Some(Box::new((own, shared))) };
+    match tokio::time::timeout(ANSWERED_WITHIN, sent).await {
+        Ok(Some(answer)) => answer,
+        Ok(None) | Err(_) => Err(Unanswered.into()),
     }
+}
+
+/// What a write holds until it can take effect no more.
+type Permits = Box<dyn Any + Send>;
+
+/// A write that was sent; `None` when it was given up. It may take effect until it is answered, so it is
+/// not aborted with whoever asked: what is left of it goes on by itself.
+struct Sent<A: 'static> {
+    answer: Option<BoxFuture<'static, Option<A>>>,
+    begun: Moment,
+    permits: Option<Permits>,
+}
+
+impl<A> Future for Sent<A> {
+    type Output = Option<A>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<A>> {
+        let Some(answer) = &mut self.answer else { return Poll::Ready(None) };
+        let answer = std::task::ready!(answer.as_mut().poll(context));
+        self.answer = None;
+        match &answer {
+            Some(_) => self.permits = None,
+            None => keep_until(self.begun + OVER_AFTER, self.permits.take()),
+        }
+        Poll::Ready(answer)
+    }
+}
+
+impl<A> Drop for Sent<A> {
+    fn drop(&mut self) {
+        let (Some(answer), permits) = (self.answer.take(), self.permits.take()) else { return };
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let begun = self.begun;
+            runtime.spawn(async move {
+                if answer.await.is_none() {
+                    keep_until(begun + OVER_AFTER, permits);
+                }
+            });
+        }
+    }
+}
+
+/// Lets nobody say that nothing is on its way: a connection was closed, but the server may have the write.
+fn keep_until(over: Moment, permits: Option<Permits>) {
+    tokio::spawn(async move {
+        clock::until(Some(over)).await;
+        drop(permits);
+    });
 }
 
 /// Tells the server to give up when this client does (`?timeout=`, honoured for all but watches).
@@ -392,7 +433,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_only_told_lets_others_go_first_but_not_for_ever() {
+    async fn what_is_of_use_later_lets_others_go_first_but_not_for_ever() {
+        for (lane, courtesy) in [(Lane::Next, COURTESY_NEXT), (Lane::Later, COURTESY_LATER)] {
+            lets_others_go_first(lane, courtesy).await;
+        }
+    }
+
+    async fn lets_others_go_first(lane: Lane, courtesy: Duration) {
         let traffic = Arc::new(Traffic::new(None));
         let (answer, answered) = watch::channel(false);
         let slow = service_fn(move |_| {
@@ -403,8 +450,7 @@ mod tests {
             }
         });
         let quick = service_fn(|_| async { Ok::<_, BoxError>(Response::new(())) });
-        let later =
-            || Ruled::new(quick, Rules { lane: Lane::Later, ..rules(&traffic, 8) }).oneshot(request(Method::POST));
+        let later = || Ruled::new(quick, Rules { lane, ..rules(&traffic, 8) }).oneshot(request(Method::POST));
         let begun = tokio::time::Instant::now();
         later().await.expect("nobody else writes");
         assert_eq!(begun.elapsed(), Duration::ZERO);
@@ -415,7 +461,7 @@ mod tests {
             _ = &mut first => panic!("nobody has answered"),
             told = &mut told => drop(told.expect("an answer")),
         }
-        assert_eq!(begun.elapsed(), COURTESY, "the write before it has no answer yet");
+        assert_eq!(begun.elapsed(), courtesy, "the write before it has no answer yet");
         let begun = tokio::time::Instant::now();
         let (first, told) = tokio::join!(first, async {
             answer.send_replace(true);
