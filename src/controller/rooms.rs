@@ -186,8 +186,12 @@ impl Rooms {
             let view = |node: &Lean<Node>| views::node(&node.0);
             Store::watch_news(Api::all(client.clone()), all(), view, NodeView::says_the_same)
         });
+        // Nodes that wait are waited for; what is not needed to see to them is asked for after them.
+        let Some(nodes) = stores.nodes.clone() else { return Ok(stores.clone()) };
         open(&mut stores.machines, initializes, || {
-            Store::watch::<Lean<Machine>>(Api::all(client.clone()), all(), |object| machine::object(&object.0))
+            Store::watch_after(&nodes, Api::all(client.clone()), all(), |object: &Lean<Machine>| {
+                machine::object(&object.0)
+            })
         });
         // All of them: one that stops being a load balancer has to be cleaned up.
         open(&mut stores.services, serves, || Store::watch::<Service>(Api::all(client.clone()), all(), views::service));
@@ -208,9 +212,15 @@ impl Rooms {
         open(&mut stores.peers, serves, || {
             Store::watch::<BgpPeer>(Api::all(client.clone()), all(), advertisement::peer)
         });
-        open(&mut stores.routes, routes, || Store::watch::<NodeRoute>(Api::all(client.clone()), all(), route::route));
+        open(&mut stores.routes, routes, || {
+            Store::watch_after(&nodes, Api::all(client.clone()), all(), |object: &Lean<NodeRoute>| {
+                route::route(&object.0)
+            })
+        });
         open(&mut stores.reports, reports, || {
-            Store::watch::<Lean<NodeReport>>(Api::all(client.clone()), all(), |object| route::report(&object.0))
+            Store::watch_after(&nodes, Api::all(client.clone()), all(), |object: &Lean<NodeReport>| {
+                route::report(&object.0)
+            })
         });
         open(&mut stores.claims, allocates, || {
             let leases: Api<Lease> = Api::namespaced(client.clone(), ipam::claim::NAMESPACE);
@@ -293,9 +303,11 @@ impl Rooms {
                 let (Some(routes), Some(reports)) = (stores.routes.clone(), stores.reports.clone()) else {
                     return Ok(());
                 };
+                let identity = self.identity(controller, options.identities)?;
                 let context = route::Context {
                     events: self.events(&teller, route::REPORTER, election.identity()),
                     client,
+                    patient: self.server.patient(controller.account(), identity, election.fence())?,
                     nodes,
                     routes,
                     reports,

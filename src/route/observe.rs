@@ -4,16 +4,17 @@ use std::sync::Arc;
 
 use kube::ResourceExt;
 
+use super::Context;
 use super::plan::{ObservedRoute, Planner};
-use super::{Context, Memory};
+use super::work::Work;
 use crate::api::{NodeReport, NodeReportStatus, NodeRoute};
 use crate::cluster::changes::Changes;
 use crate::cluster::store::Store;
 use crate::model::NodeName;
 
 /// Tells the planner what the stores have and what was written since.
-pub(super) fn observe(context: &mut Context, memory: &mut Memory) {
-    let Memory { planner, nodes, routes, .. } = memory;
+pub(super) fn observe(context: &mut Context, work: &mut Work) {
+    let Work { planner, nodes, routes, .. } = work;
     for (name, view) in news(&mut context.nodes, |planner| planner.observed().nodes.keys(), planner) {
         let view = nodes.newest(&name, view);
         planner.node(&name, view);

@@ -202,6 +202,17 @@ impl Planner {
         &self.notes
     }
 
+    /// What there is to be told of one Node.
+    pub fn notes_of<'a>(&'a self, name: &'a NodeName) -> impl Iterator<Item = &'a Note> {
+        let from = self.notes.range((name.clone(), "")..);
+        from.take_while(move |((of, _), _)| of == name).map(|(_, note)| note)
+    }
+
+    /// The Nodes that would turn to `NetworkUnavailable=True`.
+    pub fn wanting(&self) -> impl Iterator<Item = &NodeName> {
+        self.wanting.keys()
+    }
+
     /// How many Nodes there are of each state.
     pub fn states(&self) -> impl Iterator<Item = (State, usize)> + '_ {
         let all = [State::Routed, State::NotRouted, State::Open];
