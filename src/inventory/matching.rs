@@ -94,15 +94,6 @@ pub struct Match {
     pub key: MatchKey,
 }
 
-/// Which Nodes point at each machine.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Survey {
-    /// The Nodes that are each machine, and the key that says so.
-    pub nodes: BTreeMap<MachineId, Vec<(NodeName, MatchKey)>>,
-    /// The Nodes that may be each machine, and why it is not certain.
-    pub doubts: BTreeMap<MachineId, Vec<(NodeName, Why)>>,
-}
-
 impl Inventory {
     /// Which machine a Node is.
     ///
@@ -117,25 +108,6 @@ impl Inventory {
                 MachineState::Decommissioned => Finding::Absent,
             },
         }
-    }
-
-    /// Which Nodes point at each machine.
-    pub fn survey(&self, nodes: &[NodeIdentity]) -> Survey {
-        let shared = SharedKeys::of(nodes);
-        let mut survey = Survey::default();
-        for node in nodes {
-            match self.match_node(node, &shared) {
-                Ok(Match { machine, key }) => {
-                    survey.nodes.entry(machine.id.clone()).or_default().push((node.name.clone(), key));
-                }
-                Err(why) => {
-                    for machine in why.machines() {
-                        survey.doubts.entry(machine.clone()).or_default().push((node.name.clone(), why.clone()));
-                    }
-                }
-            }
-        }
-        survey
     }
 
     /// Which machine a Node is, whatever the machine's state, and how it was found.
@@ -400,26 +372,6 @@ mod tests {
         ] {
             assert_eq!(found(&node, &SharedKeys::default()), want, "{node:?}");
         }
-    }
-
-    #[test]
-    fn a_survey_says_who_is_and_who_may_be_each_machine() {
-        let nodes = [
-            node("na", None, Some(UUID_A_SWAPPED)),
-            node("nd", None, None),
-            node("nx", Some("cairn://c"), Some(UUID_B)),
-        ];
-        let survey = machines().survey(&nodes);
-        let id = |id: &str| id.parse::<MachineId>().expect("an id");
-        let name = |name: &str| name.parse::<NodeName>().expect("a name");
-        assert_eq!(
-            survey.nodes,
-            BTreeMap::from([
-                (id("a"), vec![(name("na"), MatchKey::SwappedUuid)]),
-                (id("d"), vec![(name("nd"), MatchKey::NodeName)]),
-            ])
-        );
-        assert_eq!(survey.doubts.keys().collect::<Vec<_>>(), [&id("c"), &id("u")]);
     }
 
     #[test]

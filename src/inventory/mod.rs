@@ -27,6 +27,7 @@ pub mod matching;
 pub mod metrics;
 mod place;
 pub mod shared;
+pub mod survey;
 mod unique;
 pub mod uuid;
 
@@ -45,8 +46,9 @@ pub use catalog::Inventory;
 pub use document::Extent;
 pub use mac::MacAddress;
 pub use machine::{Machine, MachineAddress, Maintenance, MatchKeys};
-pub use matching::{Match, NodeIdentity, Survey};
+pub use matching::{Match, NodeIdentity};
 pub use shared::SharedKeys;
+pub use survey::Survey;
 pub use uuid::SystemUuid;
 
 /// What the inventory says of a Node.

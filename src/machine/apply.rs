@@ -1,50 +1,43 @@
-//! Writes what the plan says, a few machines at a time.
+//! Writes what the plan says, one machine at a time.
 
-use std::collections::BTreeMap;
-
-use futures_util::FutureExt;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::DeleteParams;
 use kube::{Api, Client};
-use serde_json::json;
+use serde::Serialize;
+use serde::de::IgnoredAny;
 
 use super::observe::{MachineObject, object};
 use super::plan::Action;
 use crate::api::{Machine, MachineSpec, MachineStatus};
 use crate::cluster::lean::Lean;
-use crate::cluster::patch::{FIELD_MANAGER, WriteError, merge_status, side_by_side, within};
+use crate::cluster::patch::{WriteError, create, merge_status, within};
 use crate::model::MachineId;
 
-/// Carries out the actions; answers with each `Machine` as it is afterwards, `None` when deleted.
+/// Carries out an action; answers with the `Machine` as it is afterwards, `None` when deleted.
 pub(super) async fn apply(
-    client: &Client,
-    actions: &BTreeMap<MachineId, Action>,
-) -> Vec<(MachineId, Result<Option<MachineObject>, WriteError>)> {
+    client: Client,
+    id: &MachineId,
+    action: &Action,
+) -> Result<Option<MachineObject>, WriteError> {
     let api: Api<Lean<Machine>> = Api::all(client.clone());
-    let api = &api;
-    let writes = actions.iter().map(|(id, action)| {
-        async move {
-            let result = match action {
-                Action::Create(status) => create(api, id, status).await,
-                Action::Update(status) => write_status(api, id, status).await,
-                Action::Delete => delete(api, id).await.map(|()| None),
-            };
-            (id.clone(), result)
-        }
-        .boxed()
-    });
-    side_by_side(writes.collect()).await
+    match action {
+        Action::Create(status) => make(&client, &api, id, status).await,
+        Action::Update(status) => write_status(&api, id, status).await,
+        Action::Delete => delete(&api, id).await.map(|()| None),
+    }
 }
 
-async fn create(
+async fn make(
+    client: &Client,
     api: &Api<Lean<Machine>>,
     id: &MachineId,
     status: &MachineStatus,
 ) -> Result<Option<MachineObject>, WriteError> {
     let machine = Machine::new(id.as_str(), MachineSpec {});
-    let parameters = PatchParams::apply(FIELD_MANAGER).force();
-    // Applied, so that it does not matter whether an earlier try has come through.
-    within(api.patch(id.as_str(), &parameters, &Patch::Apply(&machine))).await?;
-    write_status(api, id, status).await
+    match create::<Machine, IgnoredAny>(client, None, &machine).await {
+        // An earlier try has come through.
+        Ok(_) | Err(WriteError::Conflict) => write_status(api, id, status).await,
+        Err(error) => Err(error),
+    }
 }
 
 async fn write_status(
@@ -52,8 +45,13 @@ async fn write_status(
     id: &MachineId,
     status: &MachineStatus,
 ) -> Result<Option<MachineObject>, WriteError> {
-    let written = merge_status(api, id.as_str(), &json!({ "status": status })).await?;
+    let written = merge_status(api, id.as_str(), &Body { status }).await?;
     Ok(object(&written.0))
+}
+
+#[derive(Debug, Serialize)]
+struct Body<'a> {
+    status: &'a MachineStatus,
 }
 
 async fn delete(api: &Api<Lean<Machine>>, id: &MachineId) -> Result<(), WriteError> {

@@ -1,16 +1,18 @@
-//! What is known of machines, their Nodes and their objects now.
+//! What is known of machines, their Nodes and their objects.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube::ResourceExt;
 
-use super::plan::{Doubt, DoubtReason, Observed, ObservedMachine, ObservedNode};
-use super::{Context, Memory, Trust};
+use super::plan::{Doubt, DoubtReason, Held, Observed, ObservedMachine, ObservedNode};
 use crate::api::MachineStatus;
-use crate::inventory::{Inventory, InventoryState, Machine, Maintenance, NodeIdentity, Removals, Survey, Why, brake};
+use crate::inventory::{Inventory, InventoryState, Machine, Maintenance, Survey, Why, brake};
 use crate::model::views::NodeView;
-use crate::model::{MachineId, NodeName};
+use crate::model::{MachineId, MachineState, NodeName};
+
+/// Machines whose held removal is told in an Event of their own; the condition is at each.
+const MOST_TOLD: usize = 10;
 
 /// A `Machine` of the API server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,72 +34,70 @@ pub fn object(machine: &crate::api::Machine) -> Option<MachineObject> {
     })
 }
 
-/// Every `Machine` of the API server, own writes included.
-pub(super) fn objects(context: &Context, memory: &mut Memory) -> BTreeMap<MachineId, Arc<MachineObject>> {
-    let objects = context.objects.snapshot().into_iter();
-    let mut objects = objects.filter_map(|(name, object)| Some((name.parse().ok()?, object))).collect();
-    memory.written.lay_over(&mut objects);
-    objects
+/// Against what an inventory is held that lost many machines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Trust {
+    /// Against the objects: this process has taken no inventory from another yet.
+    Objects,
+    /// Against the files before it, which its reader has done.
+    Files,
 }
 
-/// The machines of the inventory in force with their Nodes, and their objects.
-pub(super) fn observe(
-    context: &mut Context,
-    objects: &BTreeMap<MachineId, Arc<MachineObject>>,
-    trust: Trust,
-) -> Observed {
-    let views: BTreeMap<_, _> = context.nodes.snapshot().into_values().map(|view| (view.name.clone(), view)).collect();
-    let state = Arc::clone(&context.inventory.borrow_and_update());
-    observed(&views, &state, objects, trust)
+/// The states that the objects show.
+pub(super) fn states(objects: &BTreeMap<String, Arc<MachineObject>>) -> BTreeMap<MachineId, MachineState> {
+    let state = |(name, object): (&String, &Arc<MachineObject>)| {
+        Some((name.parse().ok()?, object.status.as_ref().map(|status| status.state)?))
+    };
+    objects.iter().filter_map(state).collect()
 }
 
-fn observed(
-    views: &BTreeMap<NodeName, Arc<NodeView>>,
+/// The machines whose removal waits to be acknowledged.
+///
+/// A process that starts with a file that lost its machines has no earlier one to compare it with, but
+/// has what the objects show: what was taken out of service while nobody watched over the files.
+pub(super) fn held(
     state: &InventoryState,
-    objects: &BTreeMap<MachineId, Arc<MachineObject>>,
+    shown: &BTreeMap<MachineId, MachineState>,
     trust: Trust,
-) -> Observed {
-    let objects: BTreeMap<_, _> = objects.iter().map(|(id, object)| (id.clone(), object.status.clone())).collect();
-    let Some(inventory) = &state.inventory else { return Observed { objects, ..Observed::default() } };
-    let identities: Vec<_> = views.values().map(|view| NodeIdentity::from(&**view)).collect();
-    let survey = inventory.survey(&identities);
-    let machines = inventory.machines();
-    let machines =
-        machines.map(|machine| (machine.id.clone(), observed_machine(machine, inventory, views, &survey))).collect();
-    let held = state.removals.clone().or_else(|| removals_since(&objects, inventory, trust));
-    let held = held.map(|removals| sentences(&removals)).unwrap_or_default();
-    Observed { machines: Some(machines), objects, held }
-}
-
-/// What the inventory took out of service while nobody watched over its files: a process that starts
-/// with a file that lost its machines has no earlier one to compare it with, but has the objects.
-fn removals_since(
-    objects: &BTreeMap<MachineId, Option<MachineStatus>>,
-    inventory: &Inventory,
-    trust: Trust,
-) -> Option<Removals> {
-    let states = || objects.iter().filter_map(|(id, status)| Some((id.clone(), status.as_ref()?.state))).collect();
-    match trust {
+) -> BTreeMap<MachineId, Held> {
+    let Some(inventory) = &state.inventory else { return BTreeMap::new() };
+    let since = || match trust {
         Trust::Files => None,
-        Trust::Objects => brake::decide(&states(), inventory).err(),
-    }
+        Trust::Objects => brake::decide(shown, inventory).err(),
+    };
+    let Some(removals) = state.removals.clone().or_else(since) else { return BTreeMap::new() };
+    let why = removals.to_string();
+    let held = |(place, id): (usize, &MachineId)| (id.clone(), Held { why: why.clone(), is_told: place < MOST_TOLD });
+    removals.machines.keys().enumerate().map(held).collect()
 }
 
-fn sentences(removals: &Removals) -> BTreeMap<MachineId, String> {
-    removals.machines.keys().map(|id| (id.clone(), removals.to_string())).collect()
+/// What is known of these machines: of those that the inventory in force has, with their Nodes, and of their objects.
+pub(super) fn observed(
+    state: &InventoryState,
+    ids: &[MachineId],
+    objects: &BTreeMap<MachineId, Arc<MachineObject>>,
+    held: &BTreeMap<MachineId, Held>,
+    survey: &Survey,
+    find: impl Fn(&NodeName) -> Option<Arc<NodeView>>,
+) -> Observed {
+    let objects = objects.iter().map(|(id, object)| (id.clone(), object.status.clone())).collect();
+    let Some(inventory) = &state.inventory else { return Observed { objects, ..Observed::default() } };
+    let machines = ids.iter().filter_map(|id| inventory.machine(id));
+    let machines = machines.map(|machine| (machine.id.clone(), observed_machine(machine, inventory, survey, &find)));
+    let held = ids.iter().filter_map(|id| Some((id.clone(), held.get(id)?.clone())));
+    Observed { machines: Some(machines.collect()), objects, held: held.collect() }
 }
 
 fn observed_machine(
     machine: &Machine,
     inventory: &Inventory,
-    views: &BTreeMap<NodeName, Arc<NodeView>>,
     survey: &Survey,
+    find: impl Fn(&NodeName) -> Option<Arc<NodeView>>,
 ) -> ObservedMachine {
-    let nodes = survey.nodes.get(&machine.id).into_iter().flatten();
-    let nodes = nodes.filter_map(|(name, key)| Some((views.get(name)?, key)));
+    let nodes = survey.nodes_of(&machine.id).filter_map(|(name, key)| Some((find(name)?, key)));
     // The one that is the machine already comes before newcomers that would be it as well.
     let node = nodes.min_by_key(|(view, _)| (view.provider_id.is_none(), view.name.clone()));
-    let doubts = survey.doubts.get(&machine.id).into_iter().flatten();
+    let doubts = survey.doubts_of(&machine.id);
     ObservedMachine {
         state: machine.state,
         maintenance: maintenance(&machine.maintenance),
@@ -135,11 +135,12 @@ fn maintenance(maintenance: &Maintenance) -> Option<String> {
 mod tests {
     use serde_json::json;
 
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::cluster::views;
-    use crate::inventory::file;
+    use crate::inventory::{NodeIdentity, file};
     use crate::machine::plan::{self, Action};
-    use crate::model::MachineState;
 
     /// The inventory in force, of these lines below `machines:`.
     fn state(machines: &str) -> InventoryState {
@@ -180,11 +181,29 @@ mod tests {
         ids.iter().map(object).collect()
     }
 
+    /// All there is to observe.
+    fn all(
+        views: &BTreeMap<NodeName, Arc<NodeView>>,
+        state: &InventoryState,
+        objects: &BTreeMap<MachineId, Arc<MachineObject>>,
+        trust: Trust,
+    ) -> Observed {
+        let inventory = state.inventory.as_ref().expect("an inventory");
+        let mut survey = Survey::default();
+        let identity = |name: &NodeName| views.get(name).map(|view| NodeIdentity::from(&**view));
+        survey.follow(inventory, views.keys().cloned().collect(), identity);
+        let by_name = objects.iter().map(|(id, object)| (id.to_string(), Arc::clone(object))).collect();
+        let ids: BTreeSet<_> = inventory.machines().map(|machine| machine.id.clone()).collect();
+        let ids: Vec<_> = ids.into_iter().chain(objects.keys().cloned()).collect();
+        let held = held(state, &states(&by_name), trust);
+        observed(state, &ids, objects, &held, &survey, |name| views.get(name).cloned())
+    }
+
     #[test]
     fn a_process_that_starts_with_a_file_that_lost_machines_deletes_none() {
         let (none, known) = (BTreeMap::new(), objects(&["a", "b", "c"]));
         let deleted = |file: &str, trust| -> Vec<MachineId> {
-            let plan = plan::plan(&observed(&none, &state(file), &known, trust), "now");
+            let plan = plan::plan(&all(&none, &state(file), &known, trust), "now");
             plan.actions.into_iter().filter(|(_, action)| *action == Action::Delete).map(|(id, _)| id).collect()
         };
         assert_eq!(deleted("- {id: a}\n", Trust::Objects), []);
@@ -197,7 +216,7 @@ mod tests {
     fn each_machine_has_its_node_and_its_doubts() {
         let file = "- {id: a, match: {nodeName: n2}}\n- {id: b, match: {providerID: 'lab://b'}}\n";
         let views = nodes(&[("n1", None), ("n2", None), ("n3", Some("cairn://a")), ("n4", Some("lab://b"))]);
-        let observed = observed(&views, &state(file), &BTreeMap::new(), Trust::Files);
+        let observed = all(&views, &state(file), &BTreeMap::new(), Trust::Files);
         let machines = observed.machines.expect("an inventory");
         let node = |id: MachineId| machines[&id].node.as_ref().map(|node| node.name.to_string());
         // Node n3 says that it is machine a, but machine a says that its node is n2: that is a doubt.

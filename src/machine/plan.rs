@@ -7,18 +7,24 @@ use serde::Serialize;
 use crate::api::{Condition, ConditionReason, ConditionStatus, ConditionType, MachineStatus, Reading, ReadingSource};
 use crate::model::{MachineId, MachineState, NodeName, Note};
 
-/// Machines whose held removal is told in an Event of their own; the condition is at each.
-const MOST_TOLD: usize = 10;
-
-/// Everything the plan depends on.
+/// Everything the plan depends on: all machines and objects, or some of them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Observed {
-    /// The machines of the inventory in force; `None` before there is one.
+    /// Machines of the inventory in force; `None` before there is one.
     pub machines: Option<BTreeMap<MachineId, ObservedMachine>>,
-    /// Every `Machine` of the API server, and its status if it has one.
+    /// `Machine`s of the API server, and the status of each if it has one. One that is in no file any more is deleted.
     pub objects: BTreeMap<MachineId, Option<MachineStatus>>,
-    /// The machines whose removal waits to be acknowledged, and the sentence that says so.
-    pub held: BTreeMap<MachineId, String>,
+    /// The machines whose removal waits to be acknowledged.
+    pub held: BTreeMap<MachineId, Held>,
+}
+
+/// That the removal of a machine waits to be acknowledged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Held {
+    /// The sentence that says so.
+    pub why: String,
+    /// Whether an Event says so as well.
+    pub is_told: bool,
 }
 
 /// A machine of the inventory.
@@ -89,7 +95,7 @@ pub enum Action {
     Delete,
 }
 
-/// Decides for every machine; `now` is RFC 3339.
+/// Decides for each machine that is observed; `now` is RFC 3339.
 ///
 /// Without an inventory in force nothing is written and nothing deleted.
 pub fn plan(observed: &Observed, now: &str) -> Plan {
@@ -97,7 +103,7 @@ pub fn plan(observed: &Observed, now: &str) -> Plan {
     let Some(machines) = &observed.machines else { return plan };
     for (id, machine) in machines {
         let object = observed.objects.get(id);
-        let held = observed.held.get(id);
+        let held = observed.held.get(id).map(|held| &held.why);
         let status = status(machine, held, object.and_then(Option::as_ref), now);
         let action = match object {
             None => Some(Action::Create(status)),
@@ -111,15 +117,15 @@ pub fn plan(observed: &Observed, now: &str) -> Plan {
     for (id, object) in observed.objects.iter().filter(|(id, _)| !machines.contains_key(id)) {
         match observed.held.get(id) {
             None => drop(plan.actions.insert(id.clone(), Action::Delete)),
-            Some(why) => {
+            Some(Held { why, .. }) => {
                 let status = object.clone().map(|current| held_back(current, why, now));
                 let status = status.filter(|status| object.as_ref() != Some(status));
                 plan.actions.extend(status.map(|status| (id.clone(), Action::Update(status))));
             }
         }
     }
-    let held = observed.held.iter().take(MOST_TOLD);
-    plan.notes.extend(held.map(|(id, why)| (id.clone(), Note::RemovalHeld { why: why.clone() })));
+    let held = observed.held.iter().filter(|(_, held)| held.is_told);
+    plan.notes.extend(held.map(|(id, held)| (id.clone(), Note::RemovalHeld { why: held.why.clone() })));
     plan
 }
 
@@ -230,6 +236,10 @@ mod tests {
         Some(ObservedNode { name: "n1".parse().expect("a name"), key, is_uninitialized })
     }
 
+    fn held_back_by(is_told: bool) -> Held {
+        Held { why: "too many go".to_owned(), is_told }
+    }
+
     fn doubt(reason: DoubtReason) -> Vec<Doubt> {
         vec![Doubt { node: "n1".parse().expect("a name"), why: "it is odd".to_owned(), reason }]
     }
@@ -331,7 +341,7 @@ mod tests {
         assert_eq!(plan(&gone, "later").actions, BTreeMap::from([(id("m1"), Action::Delete)]));
         let unread = Observed { machines: None, ..gone.clone() };
         assert_eq!(plan(&unread, "later"), Plan::default(), "no inventory is not an empty one");
-        let held = Observed { held: BTreeMap::from([(id("m1"), "too many go".to_owned())]), ..gone };
+        let held = Observed { held: BTreeMap::from([(id("m1"), held_back_by(true))]), ..gone };
         let Plan { actions, notes } = plan(&held, "later");
         let Some(Action::Update(kept)) = actions.get(&id("m1")) else { panic!("{actions:?}") };
         let ready = &kept.conditions[1];
@@ -347,7 +357,7 @@ mod tests {
         let observed = Observed {
             machines: Some(machines.collect()),
             objects: BTreeMap::new(),
-            held: ids.iter().map(|id| (id.clone(), "too many go".to_owned())).collect(),
+            held: (0..).zip(&ids).map(|(place, id)| (id.clone(), held_back_by(place < 10))).collect(),
         };
         let plan = plan(&observed, "now");
         let is_held = |action: &&Action| match action {
@@ -355,7 +365,7 @@ mod tests {
             _ => false,
         };
         assert_eq!(plan.actions.values().filter(is_held).count(), 30);
-        assert_eq!(plan.notes.len(), MOST_TOLD);
+        assert_eq!(plan.notes.len(), 10);
     }
 
     #[test]

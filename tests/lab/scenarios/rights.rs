@@ -28,9 +28,7 @@ type Right = (String, String, String, String);
 /// Rights that a lab without trouble does not use: resource, verb, and what uses it.
 const FOR_OTHER_DAYS: &[(&str, &str, &str)] = &[
     ("nodes", "delete", "a machine is decommissioned"),
-    ("machines", "create", "asked for by the patch that makes one; no request of its own"),
     ("machines", "delete", "a machine leaves the inventory"),
-    ("noderoutes", "create", "asked for by the patch that makes one; no request of its own"),
     ("noderoutes", "delete", "a Node goes before the garbage collector knows its NodeRoute"),
     ("leases", "watch", "a standby waits for the leader's end"),
     ("leases", "get", "a pod CIDR was claimed and the answer lost"),
