@@ -15,11 +15,15 @@ use crate::config::selector::Labels;
 use crate::model::{NodeName, PoolName, Prefix, ServiceKey};
 
 impl Ledger {
-    /// Takes Nodes as they are now; answers with the addresses that came or went.
-    pub(super) fn take_nodes(&mut self, nodes: BTreeMap<NodeName, Option<NodeFacts>>) -> BTreeSet<IpAddr> {
-        let mut moved = BTreeSet::new();
+    /// Takes Nodes as they are now; answers with the addresses that came or went, and whether anything did.
+    pub(super) fn take_nodes(&mut self, nodes: BTreeMap<NodeName, Option<NodeFacts>>) -> (BTreeSet<IpAddr>, bool) {
+        let (mut moved, mut has_changed) = (BTreeSet::new(), false);
         for (name, facts) in nodes {
             let facts = facts.unwrap_or_default();
+            // Most of what changes about Nodes is neither.
+            if self.nodes.get(&name).unwrap_or(&NodeFacts::default()) == &facts {
+                continue;
+            }
             let before = self.nodes.remove(&name).unwrap_or_default();
             for address in before.addresses.difference(&facts.addresses) {
                 let is_last = self.around.nodes.get_mut(address).is_some_and(|nodes| {
@@ -34,6 +38,7 @@ impl Ledger {
                 self.around.nodes.entry(*address).or_default().insert(name.clone());
             }
             moved.extend(before.addresses.symmetric_difference(&facts.addresses));
+            has_changed = true;
             for cidr in &before.pod_cidrs {
                 self.drop_cidr((*cidr).into());
             }
@@ -44,7 +49,7 @@ impl Ledger {
                 self.nodes.insert(name, facts);
             }
         }
-        moved
+        (moved, has_changed)
     }
 
     fn add_cidr(&mut self, block: AddressBlock, what: String) {

@@ -166,16 +166,16 @@ impl Ledger {
         let News { services, pools, nodes, namespaces, cidrs } = news;
         self.now = now;
         self.end_waits();
-        let is_new_ground = pools.is_some() | cidrs.is_some() | !nodes.is_empty();
+        let has_news = pools.is_some() || cidrs.is_some();
         if let Some(pools) = pools {
             self.observed = pools;
         }
         if let Some(cidrs) = cidrs {
             self.take_cidrs(cidrs);
         }
-        let moved = self.take_nodes(nodes);
+        let (moved, is_moved) = self.take_nodes(nodes);
         self.take_namespaces(namespaces);
-        if is_new_ground {
+        if has_news || is_moved {
             self.survey();
         }
         moved.into_iter().for_each(|address| self.node_moved(address));
