@@ -18,14 +18,20 @@ mod reference;
 use std::{process::ExitCode, time::Duration};
 
 use anyhow::{Result, ensure};
-use harness::{Lab, Stopwatch, control_plane::ApiRequest, enclosure, namespace::Program};
+use harness::{
+    Lab, Stopwatch,
+    control_plane::ApiRequest,
+    enclosure,
+    namespace::{self, Program},
+    wait::wait_every,
+};
 use k8s_openapi::api::core::v1::Node;
 use kube::{
     Api, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use many_nodes::{
-    REGISTERING_CLIENTS, SOON, STATUS_REPORT, each, elapsed_after,
+    QUIET, REGISTERING_CLIENTS, SETTLED_WITHIN, SOON, STATUS_REPORT, each, elapsed_after,
     events::{INITIALIZED, all_initialized, watch_initialized},
     is_done,
     leaders::{Milestones, measure_hand_over, measure_start, median},
@@ -52,7 +58,10 @@ async fn bench() -> Result<()> {
     let floor = measure_floor(&lab, count).await?;
     println!("the controller: {count} Nodes, registered by {REGISTERING_CLIENTS} clients");
     let mut controller = spawn(&lab, &[])?;
+    // An inventory is there long before its racks are switched on.
+    machines_are_shown(&lab, count + 2 * REPEATED).await?;
     settle(&lab).await?;
+    let before = (controller.processor_time()?, controller.peak_resident_kib()?);
     let burst = measure_burst(&lab, &controller, count).await?;
     println!("idle: {IDLE:?} in which kubelets say that they live");
     let idle = measure_idle(&lab, &controller, count).await?;
@@ -71,7 +80,19 @@ async fn bench() -> Result<()> {
         hand_overs.push(hand_over);
     }
     let (start, hand_over) = (median(starts)?, median(hand_overs)?);
-    let measured = Measured { count, floor, burst, idle, resident_kib, peak_resident_kib, start, hand_over };
+    let (processor_before_burst, peak_resident_before_burst_kib) = before;
+    let measured = Measured {
+        count,
+        floor,
+        processor_before_burst,
+        peak_resident_before_burst_kib,
+        burst,
+        idle,
+        resident_kib,
+        peak_resident_kib,
+        start,
+        hand_over,
+    };
     controller.terminate(SOON).await?;
     let upstream = reference::measure(&lab, count).await?;
     println!("{}", figures::print(&measured, upstream));
@@ -82,6 +103,9 @@ async fn bench() -> Result<()> {
 struct Measured {
     count: usize,
     floor: Floor,
+    /// The controller's, for reading the inventory and showing its machines.
+    processor_before_burst: Duration,
+    peak_resident_before_burst_kib: u64,
     burst: Burst,
     idle: Idle,
     resident_kib: u64,
@@ -96,6 +120,8 @@ struct Floor {
     register: Duration,
     /// Until both writes of each are answered.
     write: Duration,
+    /// The processor time of that client, and of the watch beside it.
+    processor: Duration,
 }
 
 async fn measure_floor(lab: &Lab, count: usize) -> Result<Floor> {
@@ -105,16 +131,26 @@ async fn measure_floor(lab: &Lab, count: usize) -> Result<Floor> {
     let client = lab.cairn()?.controller_client().await?;
     let nodes: Api<Node> = Api::all(client);
     let initialized = watch_initialized(lab.kube()).await?;
-    let began = Stopwatch::start();
+    let (began, used) = (Stopwatch::start(), namespace::processor_time("self")?);
     let written = each(FLOOR_WORKERS, count, move |number| write_twice(nodes.clone(), number));
     // The watch of the bench costs the floor what it costs the controller.
     tokio::try_join!(written, all_initialized(initialized, count))?;
-    let write = began.elapsed();
+    let (write, processor) = (began.elapsed(), namespace::processor_time("self")? - used);
     let nodes: Api<Node> = Api::all(lab.kube().clone());
     nodes.delete_collection(&DeleteParams::default(), &ListParams::default().labels(INITIALIZED)).await?;
     let left = nodes.list_metadata(&ListParams::default()).await?.items.len();
     ensure!(left == 0, "{left} Nodes are left of the floor");
-    Ok(Floor { register, write })
+    Ok(Floor { register, write, processor })
+}
+
+/// Waits until each machine of the inventory has its object, with a status.
+async fn machines_are_shown(lab: &Lab, count: usize) -> Result<()> {
+    wait_every(QUIET, "the machines are shown", SETTLED_WITHIN, async || {
+        let shown = writes(lab)?.iter().filter(|write| write.resource == "machines/status" && write.code < 300).count();
+        ensure!(shown >= count, "{shown} of {count} are");
+        Ok(())
+    })
+    .await
 }
 
 /// The controller's two writes, with the same content.
@@ -154,8 +190,6 @@ struct Burst {
     first_to_all: Duration,
     /// The controller's processor time from before the first registration until it has nothing left to write.
     processor: Duration,
-    /// The same since the controller's start: with reading the inventory and showing its machines.
-    processor_since_start: Duration,
     writes: Vec<ApiRequest>,
 }
 
@@ -171,9 +205,9 @@ async fn measure_burst(lab: &Lab, controller: &Program, count: usize) -> Result<
     let waiting = nodes.list(&ListParams::default()).await?.items.into_iter().filter(|node| !is_done(node)).count();
     ensure!(waiting == 0, "{waiting} Nodes have their labels but not all the rest");
     settle(lab).await?;
-    let processor_since_start = controller.processor_time()?;
+    let processor = controller.processor_time()? - used;
     let writes = writes(lab)?.into_iter().skip(written).collect();
-    Ok(Burst { register, first_to_all, processor: processor_since_start - used, processor_since_start, writes })
+    Ok(Burst { register, first_to_all, processor, writes })
 }
 
 /// A cluster in which kubelets only say that they live.

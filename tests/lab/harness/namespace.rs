@@ -106,6 +106,15 @@ impl Namespace {
     }
 }
 
+/// Processor time of a process since its start, of all threads, in user and kernel mode; `self` is this one.
+pub(crate) fn processor_time(process: &str) -> Result<Duration> {
+    // `proc_pid_stat(5)`: the second field is a name in parentheses; fields 14 and 15 count hundredths of a second.
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
+    let (_, fields) = stat.rsplit_once(')').context("a process has a name")?;
+    let times = fields.split_whitespace().skip(11).take(2).map(str::parse::<u64>);
+    Ok(Duration::from_millis(10 * times.sum::<Result<u64, _>>()?))
+}
+
 /// A running program of a lab, and where its log is.
 pub(crate) struct Program {
     part: String,
@@ -141,11 +150,7 @@ impl Program {
 
     /// Processor time since its start, of all threads, in user and kernel mode.
     pub(crate) fn processor_time(&self) -> Result<Duration> {
-        // `proc_pid_stat(5)`: the second field is a name in parentheses; fields 14 and 15 count hundredths of a second.
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id()?))?;
-        let (_, fields) = stat.rsplit_once(')').context("a process has a name")?;
-        let times = fields.split_whitespace().skip(11).take(2).map(str::parse::<u64>);
-        Ok(Duration::from_millis(10 * times.sum::<Result<u64, _>>()?))
+        processor_time(&self.id()?.to_string())
     }
 
     pub(crate) fn signal(&self, what: rustix::process::Signal) -> Result<()> {
