@@ -247,7 +247,16 @@ impl<'a> Loader<'a> {
         if anchor > 0 {
             self.anchors.insert(anchor, node.clone());
         }
-        let field = self.field();
+        if let Some(first) = self.known_key() {
+            let message = format!("is already there at line {}: leave one of the two", first.line);
+            let fault = Fault::new(self.field(), message).in_file(self.file);
+            if let Some(Open { inside: Inside::Mapping { key, .. }, .. }) = self.open.last_mut()
+                && let Some((_, position)) = key.take()
+            {
+                self.parsed.faults.push(fault.at(position));
+            }
+            return;
+        }
         match self.open.last_mut().map(|open| &mut open.inside) {
             // Nothing between two `---` is no document, as kubectl has it.
             None if node.value == Value::Null => {}
@@ -255,16 +264,15 @@ impl<'a> Loader<'a> {
             Some(Inside::List(nodes)) => nodes.push(node),
             Some(Inside::Mapping { entries, key }) => {
                 let (key, key_position) = key.take().expect("the parser gives a key before each value");
-                match entries.iter().find(|entry| entry.key == key) {
-                    None => entries.push(Entry { key, key_position, value: node }),
-                    Some(first) => {
-                        let line = first.key_position.line;
-                        let message = format!("is already there at line {line}: leave one of the two");
-                        self.parsed.faults.push(Fault::new(field, message).in_file(self.file).at(key_position));
-                    }
-                }
+                entries.push(Entry { key, key_position, value: node });
             }
         }
+    }
+
+    /// Where the key of the value that comes next stands already.
+    fn known_key(&self) -> Option<Position> {
+        let Inside::Mapping { entries, key: Some((key, _)) } = &self.open.last()?.inside else { return None };
+        entries.iter().find(|entry| entry.key == *key).map(|entry| entry.key_position)
     }
 
     /// The way to the value that comes next.

@@ -29,13 +29,13 @@ pub struct Checked {
 /// It takes no memory: [`check`] makes a second copy of the document, which only one with faults needs.
 pub fn fits(document: &Node, schema: &Json) -> bool {
     let mut checker = Checker { file: Path::new(""), root: schema, faults: Faults::NONE, keeps: Keeps::Nothing };
-    checker.check(document, schema, &FieldPath::ROOT).is_some() && checker.faults.is_empty()
+    checker.check(document, schema, &Way::Root).is_some() && checker.faults.is_empty()
 }
 
 /// Checks a document against a schema.
 pub fn check(file: &Path, document: &Node, schema: &Json) -> Checked {
     let mut checker = Checker { file, root: schema, faults: Faults::NONE, keeps: Keeps::Values };
-    let value = checker.check(document, schema, &FieldPath::ROOT);
+    let value = checker.check(document, schema, &Way::Root);
     let value = value.unwrap_or_else(|| checker.stand_in(schema, DEEPEST_STAND_IN));
     Checked { value, faults: checker.faults }
 }
@@ -68,6 +68,32 @@ enum Keeps {
     Nothing,
 }
 
+/// The way to a value, made into a path only when there is something to tell of it.
+enum Way<'a> {
+    Root,
+    Field(&'a Way<'a>, &'a str),
+    Entry(&'a Way<'a>, usize),
+}
+
+impl Way<'_> {
+    fn path(&self) -> FieldPath {
+        match self {
+            Self::Root => FieldPath::ROOT,
+            Self::Field(outer, name) => outer.path().field(name),
+            Self::Entry(outer, index) => outer.path().entry(*index),
+        }
+    }
+
+    /// As [`FieldPath::last_field`].
+    fn last_field(&self) -> Option<&str> {
+        match self {
+            Self::Root => None,
+            Self::Field(_, name) => Some(name),
+            Self::Entry(outer, _) => outer.last_field(),
+        }
+    }
+}
+
 impl<'a> Checker<'a> {
     fn keep(&self, node: &Node) -> Json {
         match self.keeps {
@@ -77,7 +103,7 @@ impl<'a> Checker<'a> {
     }
 
     /// The value, or `None` when it cannot be used at all.
-    fn check(&mut self, node: &Node, schema: &'a Json, field: &FieldPath) -> Option<Json> {
+    fn check(&mut self, node: &Node, schema: &'a Json, field: &Way<'_>) -> Option<Json> {
         let Some(schema) = self.resolve(schema) else { return Some(self.keep(node)) };
         if let Some(words) = words(schema) {
             return self.check_word(node, &words, field);
@@ -109,7 +135,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn check_choice(&mut self, node: &Node, choice: &'a [Json], field: &FieldPath) -> Option<Json> {
+    fn check_choice(&mut self, node: &Node, choice: &'a [Json], field: &Way<'_>) -> Option<Json> {
         let is_null = |schema: &&Json| schema["type"] == "null";
         let may_be_null = choice.iter().any(|schema| is_null(&schema));
         match choice.iter().filter(|schema| !is_null(schema)).collect::<Vec<_>>().as_slice() {
@@ -120,15 +146,18 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn check_list(&mut self, node: &Node, nodes: &[Node], schema: &'a Json, field: &FieldPath) -> Json {
+    fn check_list(&mut self, node: &Node, nodes: &[Node], schema: &'a Json, field: &Way<'_>) -> Json {
         if let Some(message) = count_fault(nodes.len(), schema) {
             self.tell(field, node.position, message);
         }
         let Some(of_entries) = schema.get("items") else { return self.keep(node) };
         let keeps = self.keeps;
         let mut check = |(index, node): (usize, &Node)| {
-            let value = self.check(node, of_entries, &field.entry(index));
-            value.unwrap_or_else(|| self.stand_in(of_entries, DEEPEST_STAND_IN))
+            let value = self.check(node, of_entries, &Way::Entry(field, index));
+            match keeps {
+                Keeps::Values => value.unwrap_or_else(|| self.stand_in(of_entries, DEEPEST_STAND_IN)),
+                Keeps::Nothing => Json::Null,
+            }
         };
         let values = nodes.iter().enumerate().map(&mut check);
         match keeps {
@@ -140,17 +169,16 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn check_mapping(&mut self, node: &Node, entries: &[Entry], schema: &'a Json, field: &FieldPath) -> Json {
-        let known: Vec<&str> =
-            schema["properties"].as_object().into_iter().flat_map(|known| known.keys().map(String::as_str)).collect();
+    fn check_mapping(&mut self, node: &Node, entries: &[Entry], schema: &'a Json, field: &Way<'_>) -> Json {
+        let known = || schema["properties"].as_object().into_iter().flat_map(|known| known.keys().map(String::as_str));
         let mut checked = serde_json::Map::new();
         let mut misspelt = Vec::new();
         for Entry { key, key_position, value } in entries {
-            let inner = field.field(key);
+            let inner = Way::Field(field, key);
             let (name, of_field) = match (property(schema, key), schema.get("additionalProperties")) {
                 (Some(of_field), _) => (key.as_str(), of_field),
                 (None, Some(Json::Bool(false))) => {
-                    let (message, meant) = unknown_field(key, known.clone());
+                    let (message, meant) = unknown_field(key, known().collect());
                     self.tell(&inner, *key_position, message);
                     // A slip of the fingers is one fault: the value is taken for the field that was meant.
                     let Some(meant) = meant.filter(|meant| node.get(meant).is_none()) else { continue };
@@ -160,20 +188,24 @@ impl<'a> Checker<'a> {
             };
             let value = self.check(value, of_field, &inner);
             misspelt.extend((name != key).then_some(name));
-            checked.extend(value.map(|value| (name.to_owned(), value)));
+            if self.keeps == Keeps::Values {
+                checked.extend(value.map(|value| (name.to_owned(), value)));
+            }
         }
         for required in schema["required"].as_array().into_iter().flatten().filter_map(Json::as_str) {
             let of_field = property(schema, required).unwrap_or(&Json::Bool(true));
             if node.get(required).is_none() && !misspelt.contains(&required) {
                 let takes = self.resolve(of_field).map_or("a value".to_owned(), takes);
-                self.tell(&field.field(required), node.position, format!("is missing: it takes {takes}"));
+                self.tell(&Way::Field(field, required), node.position, format!("is missing: it takes {takes}"));
             }
-            checked.entry(required).or_insert_with(|| self.stand_in(of_field, DEEPEST_STAND_IN));
+            if self.keeps == Keeps::Values {
+                checked.entry(required).or_insert_with(|| self.stand_in(of_field, DEEPEST_STAND_IN));
+            }
         }
         Json::Object(checked)
     }
 
-    fn check_word(&mut self, node: &Node, words: &[&str], field: &FieldPath) -> Option<Json> {
+    fn check_word(&mut self, node: &Node, words: &[&str], field: &Way<'_>) -> Option<Json> {
         let written = match &node.value {
             Value::Text(text) if words.contains(&text.as_str()) => return Some(self.keep(node)),
             Value::Text(text) => Some(text),
@@ -232,8 +264,8 @@ impl<'a> Checker<'a> {
     }
 
     /// Tells a fault of a value, which therefore cannot be used.
-    fn tell(&mut self, field: &FieldPath, position: Position, message: String) -> Option<Json> {
-        self.faults.push(Fault::new(field.clone(), message).in_file(self.file).at(position));
+    fn tell(&mut self, field: &Way<'_>, position: Position, message: String) -> Option<Json> {
+        self.faults.push(Fault::new(field.path(), message).in_file(self.file).at(position));
         None
     }
 }
