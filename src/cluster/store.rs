@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use kube::runtime::utils::Backoff;
+use kube::runtime::watcher::InitialListStrategy;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
@@ -240,7 +241,19 @@ impl<V: PartialEq + Send + Sync + 'static> Writer<V> {
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
     {
+        if self.follow(api.clone(), config.clone(), view).await == Ended::CannotStream {
+            let config = watcher::Config { initial_list_strategy: InitialListStrategy::ListWatch, ..config };
+            self.follow(api, config, view).await;
+        }
+    }
+
+    /// Follows the events of a watch, which do not end unless the server cannot begin as it was asked to.
+    async fn follow<K>(&mut self, api: Api<K>, config: watcher::Config, view: fn(&K) -> Option<V>) -> Ended
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+    {
         let kind = K::kind(&()).into_owned();
+        let streams = config.initial_list_strategy == InitialListStrategy::StreamingList;
         let mut events = pin!(watcher(api, config).backoff(Retries::default()));
         while let Some(event) = events.next().await {
             match event {
@@ -251,9 +264,11 @@ impl<V: PartialEq + Send + Sync + 'static> Writer<V> {
                     }
                     self.take(event, view);
                 }
+                Err(error) if streams && is_no_stream(&error) => return Ended::CannotStream,
                 Err(error) => self.went_away(&kind, &error),
             }
         }
+        Ended::Closed
     }
 
     fn is_back(&mut self, kind: &str) {
@@ -335,6 +350,21 @@ impl<V: PartialEq + Send + Sync + 'static> Writer<V> {
     fn tell<'a>(&self, names: impl Iterator<Item = &'a str> + Clone) {
         self.shared.mailboxes.post(names);
         self.state.send_modify(|state| state.changes += 1);
+    }
+}
+
+/// Why a watch is not followed any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    /// The server sends no first list by a watch (`WatchList` is off, as in 1.33): it has to be asked page by page.
+    CannotStream,
+    Closed,
+}
+
+fn is_no_stream(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::WatchStartFailed(kube::Error::Api(status)) => matches!(status.code, 400 | 403 | 422),
+        _ => false,
     }
 }
 

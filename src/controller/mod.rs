@@ -6,8 +6,8 @@
 //!                  stores ────────┘                                       └───► Events
 //! ```
 //!
-//! Every process reads the inventory, stands for election and serves the secure port; only the
-//! leader has stores, listed after it was elected, and rooms. On a stop the rooms end first; once
+//! Every process reads the inventory, watches the Nodes, stands for election and serves the secure
+//! port; only the leader has the other stores, listed after it was elected, and rooms. On a stop the rooms end first; once
 //! every write they sent has been answered the Lease is given back, so that two processes never act
 //! at once. A Lease that is lost ends the process. With leader migration there are two Leases; the
 //! fence of each controller is the Lease that it runs under.
@@ -77,6 +77,7 @@ pub async fn run(options: Options, verbosity: Verbosity, stop: impl Future<Outpu
         ipam_metrics: ipam::Metrics::register(&mut registry),
     };
     let mut rooms = Rooms::new(server.clone(), inventory, shown);
+    rooms.get_ready()?;
     main.watch_over(&health, "leaderElection");
     let identity = main.identity().to_owned();
     if let Some(serving) = &options.serving {

@@ -39,7 +39,7 @@ use crate::telemetry::metrics::Metrics;
 use crate::{advertisement, ipam, lifecycle, machine, node, route, service};
 
 /// What the rooms see of the cluster; each kind is watched once, by the process itself, from when
-/// the first room that needs it may act.
+/// the first room that needs it may act. Nodes are watched before that.
 #[derive(Clone, Default)]
 struct Stores {
     nodes: Option<Store<NodeView>>,
@@ -115,6 +115,14 @@ impl Rooms {
         &self.shown.health
     }
 
+    /// Begins to watch the Nodes, so that this process knows them when it is elected.
+    ///
+    /// # Errors
+    /// When the settings for the API server do not work.
+    pub fn get_ready(&self) -> anyhow::Result<()> {
+        self.watch(&BTreeSet::new()).map(drop)
+    }
+
     /// Starts controllers, which act while the election's Lease is held.
     ///
     /// # Errors
@@ -184,7 +192,9 @@ impl Rooms {
         let mut stores = self.stores.write().unwrap_or_else(PoisonError::into_inner);
         open(&mut stores.nodes, true, || {
             let view = |node: &Lean<Node>| views::node(&node.0);
-            Store::watch_news(Api::all(client.clone()), all(), view, NodeView::says_the_same)
+            // Item by item, so that the server sends while we read.
+            let config = Config::default().streaming_lists();
+            Store::watch_news(Api::all(client.clone()), config, view, NodeView::says_the_same)
         });
         // Nodes that wait are waited for; what is not needed to see to them is asked for after them.
         let Some(nodes) = stores.nodes.clone() else { return Ok(stores.clone()) };
@@ -471,7 +481,7 @@ impl State {
         Box::new(move || self.show())
     }
 
-    /// All of it. Stores are there on a leader only.
+    /// All of it. Stores but that of the Nodes are there on a leader only.
     fn show(&self) -> Value {
         let inventory = self.inventory.borrow().clone();
         let stores = self.stores.read().unwrap_or_else(PoisonError::into_inner).clone();

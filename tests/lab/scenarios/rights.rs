@@ -28,6 +28,7 @@ type Right = (String, String, String, String);
 /// Rights that a lab without trouble does not use: resource, verb, and what uses it.
 const FOR_OTHER_DAYS: &[(&str, &str, &str)] = &[
     ("nodes", "delete", "a machine is decommissioned"),
+    ("nodes", "list", "a server that cannot send the first list by a watch"),
     ("machines", "delete", "a machine leaves the inventory"),
     ("noderoutes", "delete", "a Node goes before the garbage collector knows its NodeRoute"),
     ("leases", "watch", "a standby waits for the leader's end"),
