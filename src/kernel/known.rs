@@ -130,15 +130,16 @@ impl Known {
         Present::is_of_use(route, self.place)
     }
 
-    /// Whether a route leaves by this interface that carries what is only asked about.
+    /// Whether a route of others leaves by this interface that carries what is only asked about.
     fn carries_for(&self, index: u32, wish: &FibWish) -> bool {
-        let mut by_it = self.present.routes().filter(|route| route.uses(index));
-        by_it.any(|route| wish.asked_in(route.destination).next().is_some())
+        self.present.of_others_by(index).any(|destination| wish.asked_in(*destination).next().is_some())
     }
 
     /// Whether a route that is ours or wanted leaves by this interface.
     fn is_used(&self, index: u32, wish: &FibWish) -> bool {
-        wish.may_leave_by(index) || self.present.routes().any(|route| route.uses(index) && matters(route, wish))
+        wish.may_leave_by(index)
+            || self.present.is_used_by_ours(index)
+            || self.present.of_others_by(index).any(|destination| !wish.to(destination).is_empty())
     }
 }
 

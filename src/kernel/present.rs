@@ -12,7 +12,19 @@ use crate::model::Prefix;
 ///
 /// Others' routes to destinations that nobody asked for are kept as well: the next wish may.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Present(BTreeMap<Prefix, Vec<KernelRoute>>);
+pub struct Present {
+    by_destination: BTreeMap<Prefix, Vec<KernelRoute>>,
+    by_interface: BTreeMap<u32, Users>,
+}
+
+/// The routes that use an interface: a pod that comes or goes costs no look at all of them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Users {
+    /// How many next hops of ours.
+    ours: usize,
+    /// The destinations of others' routes, and how many next hops each has there.
+    others: BTreeMap<Prefix, usize>,
+}
 
 impl Present {
     /// Those of `routes` that can matter.
@@ -51,57 +63,66 @@ impl Present {
 
     /// The routes to one destination, in the kernel's order.
     pub fn to(&self, destination: &Prefix) -> &[KernelRoute] {
-        self.0.get(destination).map(Vec::as_slice).unwrap_or_default()
+        self.by_destination.get(destination).map(Vec::as_slice).unwrap_or_default()
     }
 
     /// The destinations with a route of ours.
     pub fn ours(&self) -> impl Iterator<Item = Prefix> {
-        self.0.iter().filter(|(_, routes)| routes.iter().any(KernelRoute::is_ours)).map(|(destination, _)| *destination)
+        self.by_destination
+            .iter()
+            .filter(|(_, routes)| routes.iter().any(KernelRoute::is_ours))
+            .map(|(destination, _)| *destination)
     }
 
     /// All of them.
     pub(super) fn routes(&self) -> impl Iterator<Item = &KernelRoute> {
-        self.0.values().flatten()
+        self.by_destination.values().flatten()
+    }
+
+    /// Whether a route of ours uses this interface.
+    pub(super) fn is_used_by_ours(&self, interface: u32) -> bool {
+        self.by_interface.get(&interface).is_some_and(|users| users.ours > 0)
+    }
+
+    /// The destinations of others' routes that use this interface.
+    pub(super) fn of_others_by(&self, interface: u32) -> impl Iterator<Item = &Prefix> {
+        self.by_interface.get(&interface).into_iter().flat_map(|users| users.others.keys())
     }
 
     /// The kernel has put it in place of the first one of its key.
     pub(super) fn replace(&mut self, route: KernelRoute) {
-        let routes = self.0.entry(route.destination).or_default();
         let has_its_key =
             |old: &&mut KernelRoute| (old.table, old.metric, old.tos) == (route.table, route.metric, route.tos);
-        match routes.iter_mut().find(has_its_key) {
-            Some(old) => *old = route,
-            None => routes.push(route),
-        }
+        self.edit(route.destination, |routes| match routes.iter_mut().find(has_its_key) {
+            Some(old) => *old = route.clone(),
+            None => routes.push(route.clone()),
+        });
     }
 
-    /// Nothing leaves by this interface any more.
+    /// Nothing of others leaves by this interface any more.
     pub(super) fn forget_interface(&mut self, index: u32) {
-        self.0.retain(|_, routes| {
-            routes.retain_mut(|route| {
-                let leaves_here = route.uses(index);
-                route.hops.retain(|hop| hop.interface != Some(index));
-                !(leaves_here && route.hops.is_empty())
+        for destination in self.of_others_by(index).copied().collect::<Vec<_>>() {
+            self.edit(destination, |routes| {
+                routes.retain_mut(|route| {
+                    let leaves_here = route.uses(index);
+                    route.hops.retain(|hop| hop.interface != Some(index));
+                    !(leaves_here && route.hops.is_empty())
+                });
             });
-            !routes.is_empty()
-        });
+        }
     }
 
     /// The kernel has one more.
     pub(super) fn insert(&mut self, route: KernelRoute) {
-        // Nearly all destinations have one.
-        self.0.entry(route.destination).or_insert_with(|| Vec::with_capacity(1)).push(route);
+        self.edit(route.destination, |routes| routes.push(route));
     }
 
     /// The kernel has lost this one. Says whether it was known.
     pub(super) fn remove(&mut self, route: &KernelRoute) -> bool {
-        let Some(routes) = self.0.get_mut(&route.destination) else { return false };
-        let Some(place) = routes.iter().position(|known| known == route) else { return false };
-        routes.remove(place);
-        if routes.is_empty() {
-            self.0.remove(&route.destination);
-        }
-        true
+        self.edit(route.destination, |routes| {
+            let place = routes.iter().position(|known| known == route);
+            place.map(|place| routes.remove(place)).is_some()
+        })
     }
 
     /// The kernel has accepted a change of ours.
@@ -109,16 +130,97 @@ impl Present {
         match change {
             RouteChange::Add(route) => self.insert(KernelRoute::made(route, place)),
             RouteChange::Replace(route) => {
-                let routes = self.0.entry(route.destination).or_default();
                 let made = KernelRoute::made(route, place);
-                match routes.iter_mut().find(|old| old.has_key_of(route, place)) {
-                    Some(old) => *old = made,
-                    None => routes.push(made),
-                }
+                self.edit(route.destination, |routes| {
+                    match routes.iter_mut().find(|old| old.has_key_of(route, place)) {
+                        Some(old) => *old = made,
+                        None => routes.push(made),
+                    }
+                });
             }
             RouteChange::Delete(route) => {
                 self.remove(route);
             }
         }
+    }
+
+    /// Changes the routes to one destination.
+    fn edit<T>(&mut self, destination: Prefix, change: impl FnOnce(&mut Vec<KernelRoute>) -> T) -> T {
+        // Nearly all destinations have one.
+        let mut routes = self.by_destination.remove(&destination).unwrap_or_else(|| Vec::with_capacity(1));
+        routes.iter().for_each(|route| self.take_user(route));
+        let result = change(&mut routes);
+        routes.iter().for_each(|route| self.add_user(route));
+        if !routes.is_empty() {
+            self.by_destination.insert(destination, routes);
+        }
+        result
+    }
+
+    fn add_user(&mut self, route: &KernelRoute) {
+        for index in route.hops.iter().filter_map(|hop| hop.interface) {
+            let users = self.by_interface.entry(index).or_default();
+            match route.is_ours() {
+                true => users.ours += 1,
+                false => *users.others.entry(route.destination).or_default() += 1,
+            }
+        }
+    }
+
+    fn take_user(&mut self, route: &KernelRoute) {
+        for index in route.hops.iter().filter_map(|hop| hop.interface) {
+            let Some(users) = self.by_interface.get_mut(&index) else { continue };
+            match (route.is_ours(), users.others.get_mut(&route.destination)) {
+                (true, _) => users.ours -= 1,
+                (false, Some(hops)) if *hops > 1 => *hops -= 1,
+                (false, _) => _ = users.others.remove(&route.destination),
+            }
+            if *users == Users::default() {
+                self.by_interface.remove(&index);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::PROTOCOL;
+    use super::super::route::KernelHop;
+    use super::*;
+
+    fn route(destination: &str, protocol: u8, interfaces: &[u32]) -> KernelRoute {
+        let hop = |interface: &u32| KernelHop { gateway: None, interface: Some(*interface), weight: 0 };
+        KernelRoute {
+            destination: destination.parse().expect("a prefix"),
+            kind: RouteKind::Unicast,
+            hops: interfaces.iter().map(hop).collect(),
+            nexthop_object: None,
+            protocol,
+            table: MAIN_TABLE,
+            metric: 0,
+            tos: 0,
+        }
+    }
+
+    #[test]
+    fn who_uses_an_interface_is_known_without_a_look_at_all_routes() {
+        let all = [
+            route("10.244.1.0/24", PROTOCOL, &[2]),
+            route("10.244.2.0/24", PROTOCOL, &[2]),
+            route("10.0.0.0/8", 4, &[2, 3]),
+            route("10.244.0.7/32", 4, &[3]),
+        ];
+        let mut present = Present::of(all.clone(), Place::default());
+        let others = |present: &Present, interface| present.of_others_by(interface).map(ToString::to_string).collect();
+        let of = |present: &Present, interface| -> (bool, Vec<String>) {
+            (present.is_used_by_ours(interface), others(present, interface))
+        };
+        assert_eq!(of(&present, 2), (true, vec!["10.0.0.0/8".to_owned()]));
+        assert_eq!(of(&present, 3), (false, vec!["10.0.0.0/8".to_owned(), "10.244.0.7/32".to_owned()]));
+        present.forget_interface(3);
+        let left = [all[0].clone(), all[1].clone(), route("10.0.0.0/8", 4, &[2])];
+        assert_eq!(present, Present::of(left, Place::default()));
+        assert!(present.remove(&all[0]) && present.remove(&all[1]) && !present.remove(&all[1]));
+        assert!(!present.is_used_by_ours(2));
     }
 }
