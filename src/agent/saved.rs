@@ -1,37 +1,37 @@
 #![expect(clippy::disallowed_methods, reason = "shell: keeps the last state in a file")]
 //! The last state, kept in memory of the host while the agent is away.
 //!
+//! The file's first line is a whole state, each further one what changed since the line before; when these
+//! have become as long as the first, it is written anew. So a change costs what it is, however large the cluster.
+//!
 //! An agent that starts while the API server is away goes on from there: it withdraws nothing, and
 //! repairs what happens meanwhile. What is kept holds for one boot only: after another, sessions and
 //! routes have to begin with what the cluster says.
 
-use std::io::{BufWriter, ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+mod change;
+
+use std::fs::File;
+use std::io::{BufWriter, ErrorKind, Seek, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
+use self::change::{Change, Useful};
 use crate::agent::snapshot::Snapshot;
-use crate::model::views::EndpointView;
 use crate::model::{Moment, NodeName};
 
 /// What this version writes; another is not read.
 const VERSION: u32 = 1;
-/// After a change it is written no sooner than this after the last time: the longer the more there is to write.
-fn pause(state: &Snapshot) -> Duration {
-    let objects = state.node_routes.len() + state.services.len() + state.endpoints.len();
-    Duration::from_millis(500 + u64::try_from(objects).unwrap_or(u64::MAX)).min(LONGEST_PAUSE)
-}
-
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// After a change it is written no sooner than this after the last time.
+const PAUSE: Duration = Duration::from_millis(500);
 /// The first time it waits for what comes with the first lists.
 const FIRST: Duration = Duration::from_secs(1);
 
-/// The file's contents.
+/// The file's first line.
 #[derive(Serialize, Deserialize)]
 struct Saved<S> {
     version: u32,
@@ -61,7 +61,8 @@ pub fn load(origin: &Origin) -> Option<Snapshot> {
             return None;
         }
     };
-    let saved: Saved<Snapshot> = match serde_json::from_slice(&text) {
+    let mut lines = text.split_inclusive(|byte| *byte == b'\n');
+    let mut saved: Saved<Snapshot> = match serde_json::from_slice(lines.next().unwrap_or_default()) {
         Ok(saved) => saved,
         Err(error) => {
             warn!(%file, %error, "the kept state is damaged or of another version; waiting for the API server");
@@ -72,17 +73,33 @@ pub fn load(origin: &Origin) -> Option<Snapshot> {
     if !is_of_now {
         info!(%file, "the kept state is of another boot, node or version; waiting for the API server");
     }
+    for line in lines {
+        match serde_json::from_slice::<Change>(line) {
+            Ok(change) => change.make(&mut saved.snapshot),
+            // What stands before it was so.
+            Err(error) => {
+                warn!(%file, %error, "the end of the kept state is damaged: going on from what it was before");
+                break;
+            }
+        }
+    }
     is_of_now.then_some(saved.snapshot)
 }
 
 /// Writes each state it is handed, until the sender is dropped.
 pub async fn run(origin: Origin, mut states: mpsc::Receiver<Snapshot>) {
     let mut is_failing = false;
+    let mut keeper = Keeper::new(origin.clone());
     while let Some(state) = states.recv().await {
-        let target = origin.clone();
-        // Megabytes in a large cluster: not on a thread that others wait for.
-        let written = tokio::task::spawn_blocking(move || write(&target, state)).await;
-        match written.unwrap_or_else(|panic| Err(std::io::Error::other(panic))) {
+        // Megabytes in a large cluster, now and then: not on a thread that others wait for.
+        let written = tokio::task::spawn_blocking(move || {
+            let written = keeper.write(state);
+            (keeper, written)
+        });
+        let (next, written) =
+            written.await.unwrap_or_else(|panic| (Keeper::new(origin.clone()), Err(std::io::Error::other(panic))));
+        keeper = next;
+        match written {
             Ok(()) => is_failing = false,
             Err(error) if !std::mem::replace(&mut is_failing, true) => {
                 warn!(file = %origin.file.display(), %error, "cannot keep the state; a restart will need the API server");
@@ -111,7 +128,7 @@ impl Keeping {
         if now < self.due {
             return Some(self.due);
         }
-        self.due = now + pause(&state);
+        self.due = now + PAUSE;
         // One that finds the last one still being written waits for its turn.
         self.states.try_send(state).err().map(|_| self.due)
     }
@@ -133,21 +150,62 @@ pub fn remove(file: &Path) -> std::io::Result<()> {
     }
 }
 
-/// What a later run can use: it reads the interfaces itself, and of the endpoints only those of load
-/// balancers count.
-fn useful(mut snapshot: Snapshot) -> Snapshot {
-    snapshot.local.clear();
-    snapshot.learned.clear();
-    let services = &snapshot.services;
-    let counts = |slice: &EndpointView| services.contains_key(&slice.service.to_string());
-    let endpoints = snapshot.endpoints.iter().filter(|(_, slice)| counts(slice));
-    snapshot.endpoints = endpoints.map(|(name, slice)| (name.clone(), Arc::clone(slice))).collect();
-    snapshot
+/// Writes states into the file.
+#[derive(Debug)]
+struct Keeper {
+    origin: Origin,
+    useful: Useful,
+    kept: Option<Kept>,
 }
 
-fn write(origin: &Origin, snapshot: Snapshot) -> std::io::Result<()> {
-    let snapshot = useful(snapshot);
-    let saved = Saved { version: VERSION, boot_id: origin.boot_id.clone(), snapshot };
+/// The file as it was written.
+#[derive(Debug)]
+struct Kept {
+    file: File,
+    state: Snapshot,
+    /// Bytes of the first line.
+    whole: usize,
+    /// Bytes of those behind it.
+    changes: usize,
+}
+
+impl Keeper {
+    fn new(origin: Origin) -> Self {
+        Self { origin, useful: Useful::default(), kept: None }
+    }
+
+    fn write(&mut self, state: Snapshot) -> std::io::Result<()> {
+        let state = self.useful.of(state);
+        // Without its success nothing is known of the file.
+        let kept = match self.kept.take() {
+            Some(mut kept) if kept.is_there()? && kept.changes <= kept.whole => {
+                kept.append(state)?;
+                kept
+            }
+            _ => write_anew(&self.origin, state)?,
+        };
+        self.kept = Some(kept);
+        Ok(())
+    }
+}
+
+impl Kept {
+    /// Somebody may have taken the file away.
+    fn is_there(&self) -> std::io::Result<bool> {
+        Ok(self.file.metadata()?.nlink() > 0)
+    }
+
+    fn append(&mut self, state: Snapshot) -> std::io::Result<()> {
+        let mut line = serde_json::to_vec(&Change::between(&self.state, &state))?;
+        line.push(b'\n');
+        self.file.write_all(&line)?;
+        self.changes += line.len();
+        self.state = state;
+        Ok(())
+    }
+}
+
+fn write_anew(origin: &Origin, state: Snapshot) -> std::io::Result<Kept> {
     if let Some(folder) = origin.file.parent() {
         std::fs::create_dir_all(folder)?;
     }
@@ -155,68 +213,15 @@ fn write(origin: &Origin, snapshot: Snapshot) -> std::io::Result<()> {
     let new = origin.file.with_extension("new");
     let file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
     // As it goes: the text of a large cluster has megabytes.
-    let mut file = BufWriter::new(file);
-    serde_json::to_writer(&mut file, &saved)?;
-    file.flush()?;
-    drop(file);
-    std::fs::rename(new, &origin.file)
+    let mut out = BufWriter::new(file);
+    let saved = Saved { version: VERSION, boot_id: origin.boot_id.clone(), snapshot: &state };
+    serde_json::to_writer(&mut out, &saved)?;
+    out.write_all(b"\n")?;
+    let mut file = out.into_inner().map_err(std::io::IntoInnerError::into_error)?;
+    std::fs::rename(new, &origin.file)?;
+    let whole = usize::try_from(file.stream_position()?).unwrap_or(usize::MAX);
+    Ok(Kept { file, state, whole, changes: 0 })
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
-    use super::*;
-    use crate::agent::cases::{local, node_route, snapshot, web};
-    use crate::model::views::TrafficPolicy;
-
-    fn origin(folder: &Path) -> Origin {
-        Origin {
-            file: folder.join("run/state.json"),
-            boot_id: "boot-1".to_owned(),
-            node: "n1".parse().expect("a name"),
-        }
-    }
-
-    fn state() -> Snapshot {
-        snapshot()
-            .node(node_route("n2", &["10.90.0.12", "fd90::12"], &["10.244.1.0/24"]))
-            .local([local("eth0", "10.90.0.11/24")])
-            .service(web(TrafficPolicy::Local))
-            .endpoints("n2", 1, 2)
-            .endpoints_of("shop", "n2", 1, 0)
-            .build()
-    }
-
-    #[test]
-    fn the_state_comes_back_as_it_was_kept_for_its_owner_only() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let origin = origin(folder.path());
-        assert_eq!(load(&origin), None, "nothing is kept yet");
-        write(&origin, state()).expect("it is written");
-        let kept = load(&origin).expect("it was kept");
-        assert_eq!(kept, Snapshot { local: Vec::new(), endpoints: kept.endpoints.clone(), ..state() });
-        assert_eq!(kept.endpoints.len(), 1, "of the Service that is known");
-        let mode = std::fs::metadata(&origin.file).expect("a file").permissions().mode();
-        assert_eq!(mode & 0o777, 0o600);
-    }
-
-    #[test]
-    fn what_is_not_of_this_boot_and_node_or_is_damaged_is_left_out() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let origin = origin(folder.path());
-        write(&origin, state()).expect("it is written");
-        assert_eq!(load(&Origin { boot_id: "boot-2".to_owned(), ..origin.clone() }), None);
-        assert_eq!(load(&Origin { node: "n9".parse().expect("a name"), ..origin.clone() }), None);
-        let text = std::fs::read_to_string(&origin.file).expect("a file");
-        for (name, damaged) in [
-            ("cut", text[..text.len() / 2].to_owned()),
-            ("empty", String::new()),
-            ("of a later version", text.replacen("\"version\":1", "\"version\":2", 1)),
-            ("something else", "[]".to_owned()),
-        ] {
-            std::fs::write(&origin.file, damaged).expect("it is written");
-            assert_eq!(load(&origin), None, "{name}");
-        }
-    }
-}
+mod tests;
