@@ -1,10 +1,9 @@
 //! Every kernel route there should be, put together from what each part of the plan wants.
 
 use std::collections::BTreeSet;
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use crate::model::{FibRoute, FibWish, Hop, Prefix};
+use crate::model::{FibRoute, FibWish, Prefix, routes_to};
 
 /// The whole wish, and the parts it was last made of: only what changed of them is put together again.
 #[derive(Debug, Clone, Default)]
@@ -31,7 +30,8 @@ impl Fib {
             let whole = Arc::make_mut(&mut self.whole);
             for destination in changed {
                 whole.take_over(destination, direct);
-                let others = [&self.learned, &self.last_resorts].into_iter().flat_map(|all| to(all, destination));
+                let others =
+                    [&self.learned, &self.last_resorts].into_iter().flat_map(|all| routes_to(all, destination));
                 others.for_each(|route| whole.add(route.clone()));
             }
         }
@@ -47,10 +47,4 @@ fn take_in(known: &mut BTreeSet<FibRoute>, now: &BTreeSet<FibRoute>) -> Vec<Pref
     let changed = known.symmetric_difference(now).map(|route| route.destination).collect();
     known.clone_from(now);
     changed
-}
-
-fn to(all: &BTreeSet<FibRoute>, destination: Prefix) -> impl Iterator<Item = &FibRoute> {
-    // Behind what goes straight to a node, of which there is none here.
-    let lowest = Hop { gateway: Ipv4Addr::UNSPECIFIED.into(), interface: None };
-    all.range(FibRoute::direct(destination, lowest)..).take_while(move |route| route.destination == destination)
 }

@@ -83,13 +83,14 @@ fn hop(path: &LearnedPath, local: &[LocalAddress]) -> Result<Hop, String> {
 }
 
 /// What no learned route may take packets from.
-struct Guarded {
+struct Guarded<'a> {
+    routes: &'a RoutePlan,
     prefixes: BTreeMap<Prefix, String>,
     blocks: Vec<(AddressBlock, String)>,
 }
 
-impl Guarded {
-    fn of(snapshot: &Snapshot, routes: &RoutePlan) -> Self {
+impl<'a> Guarded<'a> {
+    fn of(snapshot: &Snapshot, routes: &'a RoutePlan) -> Self {
         let mut prefixes = BTreeMap::new();
         for (address, length) in NOWHERE {
             let network = Prefix::containing(address, length).expect("the length is the family's");
@@ -97,11 +98,6 @@ impl Guarded {
         }
         let own = snapshot.node_routes.get(snapshot.me.as_str());
         let pods = own.into_iter().flat_map(|route| route.pod_cidrs.iter().copied());
-        prefixes.extend(
-            routes
-                .owners()
-                .map(|(cidr, owner)| (cidr, format!("the pods of node {}, which is reached directly", owner.node))),
-        );
         prefixes.extend(pods.map(|cidr| (cidr, "this node's own pods".to_owned())));
         let addresses =
             snapshot.services.values().flat_map(|service| service.ingress.iter().filter_map(|entry| entry.ip));
@@ -115,15 +111,24 @@ impl Guarded {
         let of_pool = |(block, pool): (AddressBlock, &str)| (block, format!("AddressPool {pool}"));
         let blocks =
             snapshot.pools.iter().flat_map(|pool| pool.blocks.iter().map(move |block| (*block, pool.name.as_str())));
-        Self { prefixes, blocks: blocks.map(of_pool).collect() }
+        Self { routes, prefixes, blocks: blocks.map(of_pool).collect() }
+    }
+
+    /// What is at exactly this prefix.
+    fn at(&self, prefix: &Prefix) -> Option<String> {
+        let of_node = || {
+            let owner = self.routes.wanted.to(prefix).first().and_then(|route| self.routes.owner(route))?;
+            Some(format!("the pods of node {}, which is reached directly", owner.node))
+        };
+        self.prefixes.get(prefix).cloned().or_else(of_node)
     }
 
     /// # Errors
     /// What the prefix is, or lies within.
     fn check(&self, prefix: Prefix) -> Result<(), String> {
         let around = (0..=prefix.length()).filter_map(|length| Prefix::containing(prefix.address(), length));
-        let network = around.filter_map(|network| self.prefixes.get_key_value(&network)).next();
-        if let Some((network, what)) = network {
+        let mut known = around.filter_map(|network| Some((network, self.at(&network)?)));
+        if let Some((network, what)) = known.next() {
             return Err(format!("it would take packets from {network}, {what}"));
         }
         let whole = AddressBlock::from(prefix);

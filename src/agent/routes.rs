@@ -56,11 +56,6 @@ impl RoutePlan {
         self.shared.iter().filter_map(of)
     }
 
-    /// Pod CIDRs that are reached straight, and the node that each is of.
-    pub fn owners(&self) -> impl Iterator<Item = (Prefix, &NodeRouteView)> {
-        self.wanted.routes().filter_map(|route| Some((route.destination, self.owner(route)?)))
-    }
-
     /// Pod CIDRs of other nodes that are not reached straight.
     pub fn unreached(&self) -> impl Iterator<Item = &Prefix> {
         self.unreached.iter()

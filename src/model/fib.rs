@@ -3,10 +3,10 @@
 //! A [`FibWish`] is everything that is asked. Cloning it shares the routes, so that handing over the
 //! wish of a large cluster after each change costs little.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -145,6 +145,14 @@ impl FibRoute {
     pub fn family(&self) -> Family {
         self.destination.family()
     }
+}
+
+/// Those of some routes that are to a destination.
+pub fn routes_to(all: &BTreeSet<FibRoute>, destination: Prefix) -> impl Iterator<Item = &FibRoute> {
+    // Routes are in the order of their destinations, and a hop of this address is before all others.
+    let least = Hop { gateway: Ipv4Addr::UNSPECIFIED.into(), interface: None };
+    let from = all.range(FibRoute::direct(destination, least)..);
+    from.take_while(move |route| route.destination == destination)
 }
 
 /// Every route that should be there, by destination, and destinations that others should carry.
@@ -308,6 +316,17 @@ mod tests {
         let hops = Hops::new([hop("10.0.0.2"), hop("10.0.0.1"), hop("10.0.0.2")]).expect("some");
         assert_eq!(hops.to_string(), "10.0.0.1, 10.0.0.2");
         assert_eq!(Hops::new([]), None);
+    }
+
+    #[test]
+    fn the_routes_to_a_destination_are_found_among_others() {
+        let [first, second, third] = ["10.1.0.0/24", "10.2.0.0/24", "10.2.0.0/25"].map(prefix);
+        let hops = Hops::from(hop("10.0.0.1"));
+        let of = [FibRoute::learned(second, hops.clone()), FibRoute::last_resort(second)];
+        let others = [FibRoute::last_resort(first), FibRoute::learned(third, hops)];
+        let all: BTreeSet<_> = of.iter().chain(&others).cloned().collect();
+        assert_eq!(routes_to(&all, second).collect::<Vec<_>>(), of.iter().collect::<Vec<_>>());
+        assert_eq!(routes_to(&all, prefix("10.3.0.0/24")).count(), 0);
     }
 
     #[test]

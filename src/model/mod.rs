@@ -21,7 +21,7 @@ pub mod shared_map;
 pub mod term;
 pub mod views;
 
-pub use fib::{FibRoute, FibWish, Hop, Hops, Rank, Target};
+pub use fib::{FibRoute, FibWish, Hop, Hops, Rank, Target, routes_to};
 pub use intents::{Adverts, Guarded, LocalAddress, Neighbour, NextHops, PortProtocol, ServedPort};
 pub use leadership::Leadership;
 pub use machine::MachineState;
