@@ -8,6 +8,8 @@ use crate::model::Moment;
 /// A conflict or a hiccup is over by then.
 const FIRST: Duration = Duration::from_millis(20);
 const LONGEST: Duration = Duration::from_secs(60);
+/// Longer than a watch takes to tell what somebody else wrote.
+const LONGEST_OVERTAKEN: Duration = Duration::from_secs(1);
 
 /// What failed, and when its next try is due.
 #[derive(Debug)]
@@ -32,8 +34,18 @@ impl<K: Ord + Clone> Backoff<K> {
 
     /// Notes a failure. The wait grows fourfold from 20 ms to 60 s; half of it is random.
     pub fn failed(&mut self, key: K, now: Moment) {
+        self.wait(key, now, 4, LONGEST);
+    }
+
+    /// Notes that somebody else wrote the object first. The wait grows twofold from 20 ms to 1 s; half of it is
+    /// random: the next try is decided on what is there then, so it is as good as the first one.
+    pub fn overtaken(&mut self, key: K, now: Moment) {
+        self.wait(key, now, 2, LONGEST_OVERTAKEN);
+    }
+
+    fn wait(&mut self, key: K, now: Moment, growth: u32, longest: Duration) {
         let times = self.failed.get(&key).map_or(0, |failed| failed.times.saturating_add(1));
-        let full = FIRST.saturating_mul(4_u32.saturating_pow(times)).min(LONGEST);
+        let full = FIRST.saturating_mul(growth.saturating_pow(times)).min(longest);
         let next = now + full.mul_f64(0.5 + self.jitter.f64() / 2.0);
         self.succeeded(&key);
         self.failed.insert(key.clone(), Failed { times, next });
@@ -89,17 +101,21 @@ mod tests {
     }
 
     #[test]
-    fn waits_grow_to_a_minute_and_end_with_success() {
+    fn waits_grow_to_a_minute_after_failures_and_to_a_second_after_conflicts_and_end_with_success() {
         let now = at(1000);
+        for (note, fulls) in [
+            (Backoff::failed as fn(&mut Backoff<_>, _, _), [0.02, 0.08, 0.32, 1.28, 5.12, 20.48, 60.0, 60.0]),
+            (Backoff::overtaken, [0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0, 1.0]),
+        ] {
+            let mut backoff = Backoff::new(3);
+            for full in fulls {
+                note(&mut backoff, "n1", now);
+                let wait = backoff.deadline().expect("a wait").since(now).as_secs_f64();
+                assert!((full / 2.0..=full).contains(&wait), "{wait} of {full}");
+            }
+        }
         let mut backoff = Backoff::new(3);
-        let mut waits = Vec::new();
-        for _ in 0..8 {
-            backoff.failed("n1", now);
-            waits.push(backoff.deadline().expect("a wait").since(now).as_secs_f64());
-        }
-        for (wait, full) in waits.iter().zip([0.02, 0.08, 0.32, 1.28, 5.12, 20.48, 60.0, 60.0]) {
-            assert!((full / 2.0..=full).contains(wait), "{wait} of {full}");
-        }
+        backoff.failed("n1", now);
         assert!(!backoff.is_due(&"n1", now) && backoff.is_due(&"n2", now));
         backoff.succeeded(&"n1");
         assert!(backoff.is_due(&"n1", now));

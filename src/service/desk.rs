@@ -327,7 +327,10 @@ impl Desk {
             Object::Service(key) => warn!(service = %key, error = %cause, "cannot write the status; trying again"),
             Object::Pool(name) => warn!(pool = %name, error = %cause, "cannot write the status; trying again"),
         }
-        self.backoff.failed(object, now.moment);
+        match error {
+            WriteError::Conflict => self.backoff.overtaken(object, now.moment),
+            _ => self.backoff.failed(object, now.moment),
+        }
         None
     }
 
