@@ -52,6 +52,7 @@ enum Object {
 pub(super) type Word = (Arc<ServiceView>, Note);
 
 /// See the module.
+#[derive(Debug)]
 pub(super) struct Desk {
     scope: Scope,
     lease_term: u64,
@@ -252,6 +253,7 @@ impl Desk {
         for name in due {
             let object = Object::Pool(name.clone());
             let (Some(pool), Some(mut report)) = (self.pools.known().get(&name), self.ledger.report(&name)) else {
+                self.backoff.succeeded(&object);
                 continue;
             };
             self.leaving.add_to(&name, &mut report);
@@ -274,7 +276,7 @@ impl Desk {
                 let object = Object::Pool(name.clone());
                 self.on_their_way.remove(&object);
                 if let Some(pool) = self.settle(object, result, now) {
-                    self.pools.answered(name, *pool);
+                    self.pools.answered(&name, *pool);
                     self.open_gate();
                 } else {
                     self.pools.enqueue([name]);
@@ -351,5 +353,7 @@ impl Desk {
     }
 }
 
+#[cfg(test)]
+mod churn;
 #[cfg(test)]
 mod tests;

@@ -44,12 +44,16 @@ impl PoolDesk {
             }
             newest.insert(name, pool);
         }
+        self.queue.retain(|name| newest.contains_key(name));
+        self.written.retain(|name, _| newest.contains_key(name));
         self.known = newest;
     }
 
-    /// A pool as the API server answered that it is.
-    pub(super) fn answered(&mut self, name: PoolName, pool: ObservedPool) {
-        self.known.insert(name, Arc::new(pool));
+    /// A pool as the API server answered that it is, unless it is known to be gone since.
+    pub(super) fn answered(&mut self, name: &PoolName, pool: ObservedPool) {
+        if let Some(known) = self.known.get_mut(name) {
+            *known = Arc::new(pool);
+        }
     }
 
     /// There may be something else to say of these.

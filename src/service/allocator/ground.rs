@@ -122,6 +122,7 @@ impl Ledger {
         let gone: Vec<_> = self.shelves.keys().filter(|name| !self.observed.contains_key(*name)).cloned().collect();
         let (mut moved, has_gone) = (BTreeSet::new(), !gone.is_empty());
         for name in gone {
+            self.recalled.remove(&name);
             let shelf = self.shelves.remove(&name).unwrap_or_default();
             self.changed.pools.insert(name);
             moved.extend(self.holders_in(&shelf.blocks));
@@ -137,7 +138,11 @@ impl Ledger {
             moved.extend(before.iter().flat_map(|shelf| self.holders_in(&shelf.blocks)));
             moved.extend(self.holders_in(&territory.blocks));
             fresh.push(name.clone());
-            let shelf = Shelf::new(&observed, territory, before.as_ref());
+            let mut shelf = Shelf::new(&observed, territory, before.as_ref());
+            if before.is_some() {
+                // Who has what is known by now: what nobody is left in has drained.
+                shelf.former.retain(|block| self.book.within(block).next().is_some());
+            }
             moved.extend(self.holders_in(&shelf.former));
             self.shelves.insert(name, shelf);
         }
