@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
+use super::shared::{Common, Shared};
 use crate::config::AddressBlock;
 use crate::model::{PortProtocol, ServiceKey, ShareRefusal};
 use crate::service::request::{Entry, Sharing};
@@ -13,12 +14,11 @@ use crate::service::request::{Entry, Sharing};
 pub(super) struct Book {
     holdings: BTreeMap<IpAddr, Holding>,
     of: BTreeMap<ServiceKey, BTreeSet<IpAddr>>,
-    /// Addresses of Services that share, by their key.
-    shared: BTreeMap<String, BTreeSet<IpAddr>>,
+    shared: Shared,
 }
 
 /// What holders of one address have to have in common; `None` is one that shares with nobody.
-type Kind = Option<(String, Entry)>;
+type Kind = Option<Common>;
 
 #[derive(Debug, Clone, Default)]
 struct Holding {
@@ -62,9 +62,9 @@ impl Book {
         self.holdings.range(range).map(|(address, holding)| (*address, holding.holders.keys()))
     }
 
-    /// The addresses of Services that share by this key, in order.
-    pub(super) fn shared_by(&self, key: &str) -> impl Iterator<Item = IpAddr> + '_ {
-        self.shared.get(key).into_iter().flatten().copied()
+    /// The addresses of Services that share in the same way, as far as the ports may be open there.
+    pub(super) fn open_to(&self, sharing: &Sharing) -> Option<&BTreeSet<IpAddr>> {
+        self.shared.open_to(&kind_of(sharing)?, &sharing.ports)
     }
 
     /// Who stands in the way of a Service at an address, and why.
@@ -97,15 +97,17 @@ impl Book {
         self.disown(address, key);
         let kind = sharing.and_then(kind_of);
         let ports = sharing.map(|sharing| sharing.ports.clone()).unwrap_or_default();
-        if let Some((name, _)) = &kind {
-            self.shared.entry(name.clone()).or_default().insert(address);
-        }
         let holding = self.holdings.entry(address).or_default();
-        *holding.kinds.entry(kind.clone()).or_default() += 1;
         // A holder on its way out may have the same port: it keeps it until it has left.
-        ports.iter().for_each(|port| {
-            holding.ports.entry(*port).or_insert_with(|| key.clone());
-        });
+        let vacant: Vec<_> = ports.iter().filter(|port| !holding.ports.contains_key(*port)).copied().collect();
+        holding.ports.extend(vacant.iter().map(|port| (*port, key.clone())));
+        if let Some(common) = kind.as_ref().filter(|_| !holding.kinds.contains_key(&kind)) {
+            self.shared.join(common, address, holding.ports.keys());
+        }
+        *holding.kinds.entry(kind.clone()).or_default() += 1;
+        for common in holding.kinds.keys().flatten() {
+            vacant.iter().for_each(|port| self.shared.close(common, address, *port));
+        }
         holding.holders.insert(key.clone(), (kind, ports));
         self.of.entry(key.clone()).or_default().insert(address);
     }
@@ -117,6 +119,7 @@ impl Book {
         for port in &ports {
             if holding.ports.get(port) == Some(key) {
                 holding.ports.remove(port);
+                holding.kinds.keys().flatten().for_each(|common| self.shared.open(common, address, *port));
             }
         }
         let is_last_of_kind = holding.kinds.get_mut(&kind).is_some_and(|count| {
@@ -125,14 +128,9 @@ impl Book {
         });
         if is_last_of_kind {
             holding.kinds.remove(&kind);
+            kind.iter().for_each(|common| self.shared.leave(common, address));
         }
         let is_last = holding.holders.is_empty();
-        let still_shares = |name: &str| holding.kinds.keys().flatten().any(|(other, _)| other == name);
-        if let Some((name, _)) = &kind
-            && !still_shares(name)
-        {
-            remove_from(&mut self.shared, name, address);
-        }
         if is_last {
             self.holdings.remove(&address);
         }

@@ -7,13 +7,10 @@ use std::sync::Arc;
 use super::Ledger;
 use super::shelf::Shelf;
 use super::waiting::Watch;
-use crate::config::Pool;
 use crate::config::selector::Labels;
+use crate::config::{AddressBlock, Pool};
 use crate::model::{Family, KeptReason, Note, PoolName, ServiceKey};
 use crate::service::request::{Request, Wish};
-
-/// Of the addresses that Services of one key share, so many are tried before a fresh one is taken.
-const MOST_SHARED: usize = 64;
 
 /// What a Service is to have, and what it waits for.
 #[derive(Debug, Default)]
@@ -286,9 +283,9 @@ impl Ledger {
         };
         let back = self.cooling.of(&request.key).find(is_right);
         back.or_else(|| {
-            let shared = self.book.shared_by(request.sharing.key.as_deref()?);
-            let place = |address: &IpAddr| self.place(*address).and_then(|name| names.iter().position(|n| *n == name));
-            shared.take(MOST_SHARED).filter(is_right).min_by_key(|address| (place(address), *address))
+            let open = self.book.open_to(&request.sharing)?;
+            let lowest = |block: &AddressBlock| open.range(block.first()..=block.last()).copied().find(is_right);
+            names.iter().find_map(|name| self.shelves[name].blocks.iter().filter_map(lowest).min())
         })
     }
 

@@ -16,7 +16,7 @@
 //!    select first, then by priority, then by name, where possible both families of one pool; the one
 //!    that has waited longest of those that others gave back. The oldest Service goes first.
 //!
-//! Start at [`Ledger`]; [`decide`](self) has the rules, `book` who has what, `shelf` what a pool has left,
+//! Start at [`Ledger`]; [`decide`](self) has the rules, `book` who has what, `shared` who may join whom, `shelf` what a pool has left,
 //! `territory` which addresses are whose, `waiting` who waits for what, `report` what is shown of it.
 
 mod book;
@@ -24,6 +24,7 @@ mod cooling;
 mod decide;
 mod ground;
 mod report;
+mod shared;
 mod shelf;
 mod taken;
 mod territory;

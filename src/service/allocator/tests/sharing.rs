@@ -76,6 +76,19 @@ fn whoever_may_share_joins_before_it_takes_a_fresh_address() {
     assert_eq!(answers[&key("c")], has(&["10.60.0.10"]));
 }
 
+#[test]
+fn whoever_may_share_finds_room_behind_any_number_of_addresses_without() {
+    let all = [(Tcp, 80), (Tcp, 81)];
+    let full = (0..300).map(|number| with(&format!("full-{number:03}"), sharing("k", &all)));
+    let roomy = Request { wish: asking(&["10.60.2.0"], None), ..with("roomy", sharing("k", &[(Tcp, 80)])) };
+    let late = Request { created_seconds: 200, ..with("late", sharing("k", &[(Tcp, 81)])) };
+    let ground = pools(vec![pool("a", &["10.60.0.0/22"], true)]);
+    let requests: Vec<_> = full.chain([roomy, late]).collect();
+    let answers = allocate(&ground, &requests, &BTreeMap::new());
+    assert_eq!(answers[&key("full-299")], has(&["10.60.1.43"]), "no two of them fit together");
+    assert_eq!(answers[&key("late")], has(&["10.60.2.0"]));
+}
+
 /// MetalLB's assignment tests A4 to A6.
 #[test]
 fn a4_to_a6_sharing_is_checked_again_when_a_service_changes() {
