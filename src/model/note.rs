@@ -647,6 +647,10 @@ impl fmt::Display for Note {
             Self::AddressLost { address, by, why } => {
                 write!(f, "{address} is no longer this service's but service {by}'s: {why}")
             }
+            Self::AddressKept { address, why: why @ KeptReason::InNoPool } => write!(
+                f,
+                "{address} is kept although {why}: make one that has it, or annotate the service with cairn.dev/readdress=true to get another one"
+            ),
             Self::AddressKept { address, why } => write!(
                 f,
                 "{address} is kept although {why}: annotate the service with cairn.dev/readdress=true to get another one"
