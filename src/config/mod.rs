@@ -26,6 +26,8 @@ pub mod pool;
 pub mod schema;
 pub mod selector;
 pub mod source;
+#[cfg(test)]
+mod metallb;
 mod typed;
 
 pub use advertisement::Advertisement;

@@ -14,6 +14,8 @@ mod apply;
 mod desk;
 pub mod explain;
 mod leaving;
+#[cfg(test)]
+mod metallb;
 mod observe;
 pub mod plan;
 mod pool_desk;

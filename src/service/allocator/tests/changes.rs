@@ -184,6 +184,7 @@ fn the_next_leader_goes_on_with_what_cools_down() {
         ("at once", 20, "10.60.0.11"),
         ("later", 60, "10.60.0.10"),
         ("the clock was set back a day: it waits no longer than the pool says", -86_400, "10.60.0.11"),
+        ("the clock was set forward a day: it waits no longer", 86_400, "10.60.0.10"),
     ] {
         let mut next = Ledger::default();
         let unix_seconds = at(0).unix_seconds + elapsed;
@@ -192,6 +193,23 @@ fn the_next_leader_goes_on_with_what_cools_down() {
         drop(next.apply(News { services, ..ground.news() }, now));
         assert_eq!(next.answer(&key("b")).expect("an answer").addresses, [ip(want)], "{name}");
         assert!(next.deadline() <= Some(now.moment + Duration::from_secs(60)), "{name}");
+    }
+}
+
+#[test]
+fn a_wall_clock_that_jumps_changes_nothing_while_one_leads() {
+    for jump in [-86_400, 0, 86_400] {
+        let mut ledger = ledger(&reusing(60, &["10.60.0.10-10.60.0.12"]), &[request("a")], &BTreeMap::new());
+        let jumped = |seconds: u64| Now { unix_seconds: at(seconds).unix_seconds + jump, ..at(seconds) };
+        let mut apply = |services: Vec<_>, now| {
+            drop(ledger.apply(News { services: services.into_iter().collect(), ..News::default() }, now));
+            ledger.answer(&key("b")).map(|answer| answer.addresses)
+        };
+        apply(vec![(key("a"), None)], at(0));
+        let wanting = Request { wish: asking(&["10.60.0.10"], None), ..request("b") };
+        assert_eq!(apply(vec![asks(wanting)], jumped(1)), Some(vec![]), "{jump} s: it cools down");
+        assert_eq!(apply(vec![], jumped(59)), Some(vec![]), "{jump} s: still");
+        assert_eq!(apply(vec![], jumped(60)), Some(vec![ip("10.60.0.10")]), "{jump} s: its time is over");
     }
 }
 

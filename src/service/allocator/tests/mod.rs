@@ -1,6 +1,7 @@
 //! What a ledger made of everything at once says: the rules one by one.
 
 mod changes;
+mod metallb;
 mod model;
 mod pools;
 mod sharing;
