@@ -183,6 +183,20 @@ const PURE: &[&str] = &[
 const IMPURE: &[&str] =
     &["tokio", "kube::Client", "kube::Api", "crate::cluster", "std::fs", ".await", "Instant::now", "TcpStream"];
 
+/// The only files that read the wall clock, which jumps; each says what for. Nothing is decided by it but what
+/// another process wrote down with it, and there a jump costs no more than the wait it is about.
+const WALL_CLOCK: &[(&str, &str)] = &[
+    ("advertisement/mod.rs", "lastTransitionTime of conditions"),
+    ("cli/cluster_state.rs", "for how long addresses cool down that a leader wrote down"),
+    ("cluster/events.rs", "eventTime of Events"),
+    ("ipam/apply.rs", "acquireTime of claims, lastTransitionTime of conditions"),
+    ("leader/lease.rs", "acquireTime and renewTime of the Lease, which nobody here reads as a time"),
+    ("machine/mod.rs", "lastTransitionTime of conditions"),
+    ("node/work.rs", "the age of a Node, for a metric"),
+    ("route/apply.rs", "lastTransitionTime of conditions"),
+    ("service/mod.rs", "for how long addresses cool down that the leader before wrote down"),
+];
+
 fn source() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
 }
@@ -279,6 +293,19 @@ fn pure_files_see_no_clock_socket_file_or_task() {
         }
     }
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+#[test]
+fn the_wall_clock_is_read_where_it_is_only_told() {
+    let files = files();
+    let readers = files.iter().filter(|(_, text)| {
+        let shipped = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+        code(shipped)
+            .any(|(_, line)| ["Timestamp::now", "SystemTime::now", "Zoned::now"].iter().any(|word| line.contains(word)))
+    });
+    let readers: Vec<_> = readers.map(|(file, _)| file.as_str()).collect();
+    let table: Vec<_> = WALL_CLOCK.iter().map(|(file, _)| *file).collect();
+    assert_eq!(readers, table, "time is a Moment of CLOCK_BOOTTIME: say here what else the wall clock is for");
 }
 
 #[test]
