@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use cairn::api::{NodeReport, NodeReportSpec};
 use k8s_openapi::api::{authentication::v1::TokenRequest, core::v1::ServiceAccount};
 use kube::{Api, Client, api::PostParams};
@@ -63,7 +63,7 @@ impl Cairn {
     pub(crate) fn edit(&self, file: &str, from: &str, to: &str) -> Result<()> {
         let path = self.configuration.join(file);
         let text = std::fs::read_to_string(&path)?;
-        anyhow::ensure!(text.contains(from), "{file} does not contain {from:?}");
+        ensure!(text.contains(from), "{file} does not contain {from:?}");
         // Renamed into place, as an editor or a ConfigMap mount does it.
         let new = path.with_extension("new");
         std::fs::write(&new, text.replace(from, to))?;
@@ -132,6 +132,16 @@ impl Cairn {
 /// The path of a file in `manifests/`.
 pub(crate) fn manifest(name: &str) -> String {
     format!("{REPOSITORY}/manifests/{name}")
+}
+
+/// Runs one of the verbs that look at a cluster and end, as the administrator; what it says.
+pub(crate) async fn ask(control_plane: &ControlPlane, words: &[&str]) -> Result<String> {
+    let mut command = control_plane.namespace().command(env!("CARGO_BIN_EXE_cairn"));
+    command.args(words).arg("--kubeconfig").arg(control_plane.admin_kubeconfig());
+    let output = command.output().await?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "cairn {words:?}: {errors}");
+    Ok(String::from_utf8(output.stdout)?)
 }
 
 fn cairn(namespace: &Namespace, verb: &str, kubeconfig: &Path) -> Command {

@@ -64,6 +64,8 @@ pub(crate) struct ApiRequest {
     /// The program's word for itself.
     pub(crate) agent: String,
     pub(crate) verb: String,
+    /// The path and the query.
+    pub(crate) uri: String,
     /// The API group; empty for the core, and for paths that are no resources.
     pub(crate) group: String,
     /// `nodes`, `nodes/status`; empty for paths that are no resources.
@@ -325,6 +327,7 @@ fn parse_audit_line(line: &str) -> Result<ApiRequest> {
         user: text("/user/username"),
         agent: text("/userAgent"),
         verb: text("/verb"),
+        uri: text("/requestURI"),
         group: text("/objectRef/apiGroup"),
         resource: resource.join("/").trim_end_matches('/').to_owned(),
         namespace: text("/objectRef/namespace"),

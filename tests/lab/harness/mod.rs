@@ -9,6 +9,7 @@
 #![expect(dead_code, reason = "the scenarios, the demo and the benchmark share the bench, and each uses a part of it")]
 
 pub(crate) mod address;
+pub(crate) mod allocation;
 pub(crate) mod binaries;
 pub(crate) mod cairn;
 pub(crate) mod cgroups;

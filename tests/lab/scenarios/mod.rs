@@ -19,6 +19,7 @@ mod lifecycle;
 mod lost_leases;
 mod machines;
 mod meddling;
+mod metallb;
 mod migration;
 mod older_kubernetes;
 mod pod_cidr_migration;
@@ -29,6 +30,7 @@ mod rights;
 mod routes;
 mod schemas;
 mod secure_port;
+mod service_faults;
 mod shutdown;
 
 use std::time::Duration;

@@ -9,7 +9,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 
 use super::SOON;
-use crate::harness::{Lab, enclosure::inside, wait_for};
+use crate::harness::{Lab, cairn::ask, enclosure::inside, wait_for};
 
 /// A control plane and a controller, no nodes.
 async fn lab() -> Result<Lab> {
@@ -90,16 +90,6 @@ async fn told(admin: &Client, service: &str, action: &str) -> Result<String> {
         about.next().and_then(|event| event.note).context("no such Event")
     })
     .await
-}
-
-/// Runs `cairn` with the administrator's kubeconfig.
-async fn cairn(lab: &Lab, words: &[&str]) -> Result<String> {
-    let mut command = lab.control_plane().namespace().command(env!("CARGO_BIN_EXE_cairn"));
-    command.args(words).arg("--kubeconfig").arg(lab.control_plane().admin_kubeconfig());
-    let output = command.output().await?;
-    let errors = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "cairn {words:?}: {errors}");
-    Ok(String::from_utf8(output.stdout)?)
 }
 
 #[test]
@@ -198,18 +188,18 @@ fn a_pool_that_shrinks_drains_and_says_who_keeps_what() {
         has(&admin, "late", &["10.60.0.11"]).await?;
         create_service(&admin, "later", json!({})).await?;
         told(&admin, "later", "PoolExhausted").await?;
-        let explained = cairn(&lab, &["explain", "service", "default/later"]).await?;
+        let explained = ask(lab.control_plane(), &["explain", "service", "default/later"]).await?;
         for words in
             ["any address (IPv4)", "PoolExhausted", "public  has no free address", "nothing, since it was created at"]
         {
             ensure!(explained.contains(words), "{words:?} is not in\n{explained}");
         }
-        let explained = cairn(&lab, &["explain", "service", "default/web"]).await?;
+        let explained = ask(lab.control_plane(), &["explain", "service", "default/web"]).await?;
         ensure!(
             explained.contains("AddressKept: 10.60.0.10 is kept although AddressPool public no longer gives it"),
             "{explained}"
         );
-        let shown = cairn(&lab, &["status", "pool", "public"]).await?;
+        let shown = ask(lab.control_plane(), &["status", "pool", "public"]).await?;
         for words in ["1 in all, 1 in use, 0 free", "10.60.0.11  default/late", "10.60.0.10  default/web", "Draining: "]
         {
             ensure!(shown.contains(words), "{words:?} is not in\n{shown}");

@@ -16,7 +16,7 @@ use crate::harness::{
     cairn::AGENT,
     control_plane::ApiRequest,
     enclosure::inside,
-    holding_proxy::HoldingProxy,
+    holding_proxy::{HoldingProxy, Rule},
     namespace::Program,
     service::host_prefix,
     wait::{Stopwatch, stays},
@@ -60,7 +60,7 @@ fn a_controller_whose_write_is_not_answered_ends_and_keeps_its_lease() {
         let proxy = HoldingProxy::start(lab.cairn()?.controller_client().await?).await?;
         lab.spawn_controller_with(&[&format!("--master={}", proxy.url())])?;
         lab.node("n1")?.wait_until_initialized().await?;
-        proxy.hold_patches_of_nodes();
+        proxy.rule(Rule::KeepAnswersAboutNodes);
         lab.add_node(2).await?;
         wait_for("a write waits for its answer", SOON, async || proxy.ensure_holding()).await?;
 
@@ -146,7 +146,7 @@ fn leases(lab: &Lab) -> Api<Lease> {
 }
 
 /// Starts a controller, and waits until as many as there are now watch the Lease.
-async fn start_one_more(lab: &Lab, flags: &[&str], now: usize) -> Result<Program> {
+pub(super) async fn start_one_more(lab: &Lab, flags: &[&str], now: usize) -> Result<Program> {
     let mut controller = lab.cairn()?.spawn_controller(lab.control_plane().namespace(), flags)?;
     wait_for("the controller watches the Lease", SOON, async || {
         controller.ensure_running()?;
@@ -161,7 +161,7 @@ async fn start_one_more(lab: &Lab, flags: &[&str], now: usize) -> Result<Program
 }
 
 /// Waits until another one than `before` holds the Lease, and returns who.
-async fn follower(lab: &Lab, before: &str, deadline: Duration) -> Result<String> {
+pub(super) async fn follower(lab: &Lab, before: &str, deadline: Duration) -> Result<String> {
     wait_for("another one leads", deadline, async || {
         let spec = leases(lab).get_opt(LEASE).await?.and_then(|lease| lease.spec);
         let holder = spec.and_then(|spec| spec.holder_identity).unwrap_or_default();
