@@ -59,7 +59,8 @@ pub fn identity() -> String {
 /// One task, the caller's: it sleeps until the machine's deadline, a change of the Lease or `stop`,
 /// does what the machine says, one request at a time and each with a timeout, and tells `leadership`
 /// what came of it, each renewal included. On `stop` nobody may write any more, and the Lease is
-/// released, so that a successor need not wait for it to run out.
+/// released, so that a successor need not wait for it to run out. When `stop` is closed it is not:
+/// nobody is left who could say that every write has been answered.
 pub async fn hold(
     client: Client,
     config: LeaseConfig,
@@ -72,8 +73,12 @@ pub async fn hold(
     let mut sight = Sight::new(lock.api.clone(), lock.config.name.clone(), lock.config.timing.retry_period);
     loop {
         let input = tokio::select! {
-            // A closed channel is a stop as well.
-            _ = stop.wait_for(|stop| *stop) => Input::Stop,
+            stopped = async { stop.wait_for(|stop| *stop).await.is_ok() } => {
+                if !stopped {
+                    return End::Stopped;
+                }
+                Input::Stop
+            }
             () = clock::until(election.deadline()) => Input::Tick,
             seen = sight.next() => lock.seen(seen),
         };
