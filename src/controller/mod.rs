@@ -38,6 +38,7 @@ use crate::leader::{self, LeaseConfig, Placement};
 use crate::lifecycle;
 use crate::node;
 use crate::route;
+use crate::service;
 use crate::telemetry::build;
 use crate::telemetry::health::Health;
 use crate::telemetry::log::Verbosity;
@@ -75,6 +76,7 @@ pub async fn run(options: Options, verbosity: Verbosity, stop: impl Future<Outpu
         lifecycle_metrics: lifecycle::Metrics::register(&mut registry),
         route_metrics: route::metrics::Metrics::register(&mut registry),
         ipam_metrics: ipam::Metrics::register(&mut registry),
+        service_metrics: service::metrics::Metrics::register(&mut registry),
     };
     let mut rooms = Rooms::new(server.clone(), inventory, shown);
     rooms.get_ready()?;

@@ -72,6 +72,8 @@ pub struct Shown {
     pub route_metrics: route::metrics::Metrics,
     /// The IPAM room's own.
     pub ipam_metrics: ipam::Metrics,
+    /// The service room's own.
+    pub service_metrics: service::metrics::Metrics,
 }
 
 /// The rooms of this process, and their tasks.
@@ -294,6 +296,7 @@ impl Rooms {
                     service_cidrs,
                     cluster_cidrs,
                     events,
+                    metrics: self.shown.service_metrics.clone(),
                     scope: options.scope,
                     lease_term: election.term(),
                 };

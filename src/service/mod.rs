@@ -16,6 +16,7 @@ pub mod explain;
 mod leaving;
 #[cfg(test)]
 mod metallb;
+pub mod metrics;
 mod observe;
 pub mod plan;
 mod pool_desk;
@@ -74,6 +75,8 @@ pub struct Context {
     pub cluster_cidrs: Vec<Prefix>,
     /// Where to tell what was done.
     pub events: Events,
+    /// Where to count it.
+    pub metrics: metrics::Metrics,
     /// Which Services are ours.
     pub scope: Scope,
     /// `spec.leaseTransitions` of the Lease under which this process leads.
@@ -85,13 +88,14 @@ pub struct Context {
 pub async fn run(mut context: Context, seed: u64) {
     let mut desk = Desk::new(seed, context.scope, context.lease_term);
     let mut on_their_way = FuturesUnordered::<BoxFuture<'static, Answered>>::new();
+    let mut shown = metrics::Shown::new(context.metrics.clone());
     context.services.synced().await;
     context.pools.synced().await;
     context.nodes.synced().await;
     context.namespaces.synced().await;
     let mut is_first = true;
     loop {
-        hear(&mut context, &mut desk, is_first);
+        hear(&mut context, &mut desk, &mut shown, is_first);
         is_first = false;
         for write in desk.writes(now()) {
             on_their_way.push(Box::pin(send(context.client.clone(), write)));
@@ -102,7 +106,12 @@ pub async fn run(mut context: Context, seed: u64) {
         let period_ends = clock::now() + PERIOD;
         let deadline = desk.deadline().map_or(period_ends, |due| due.min(period_ends));
         tokio::select! {
-            Some(answered) = on_their_way.next() => desk.answered(answered, now()),
+            Some(answered) = on_their_way.next() => {
+                if matches!(answered, Answered::Service(_, _, Ok(_))) {
+                    context.metrics.synced();
+                }
+                desk.answered(answered, now());
+            }
             () = context.services.changed() => {}
             () = context.pools.changed() => {}
             () = context.nodes.changed() => {}
@@ -118,7 +127,7 @@ fn now() -> Now {
 }
 
 /// Puts on the desk what changed in the stores.
-fn hear(context: &mut Context, desk: &mut Desk, is_first: bool) {
+fn hear(context: &mut Context, desk: &mut Desk, shown: &mut metrics::Shown, is_first: bool) {
     let services: BTreeSet<ServiceKey> = match context.services.take_changes() {
         Changes::Keys(names) => names.iter().filter_map(|name| name.parse().ok()).collect(),
         Changes::All => {
@@ -131,6 +140,9 @@ fn hear(context: &mut Context, desk: &mut Desk, is_first: bool) {
         services.into_iter().map(|key| (key.clone(), view(&key))).collect()
     });
     let pools = (!context.pools.take_changes().is_empty()).then(|| pools(context));
+    if let Some(pools) = &pools {
+        shown.show(pools.iter().map(|(name, pool)| (name, &pool.status)));
+    }
     let cidrs = (!context.service_cidrs.take_changes().is_empty() || is_first).then(|| cidrs(context));
     let nodes: BTreeSet<NodeName> = match context.nodes.take_changes() {
         Changes::Keys(names) => names.iter().filter_map(|name| name.parse().ok()).collect(),
