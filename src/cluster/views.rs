@@ -10,6 +10,7 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::ServiceCIDR;
 use kube::ResourceExt;
 
+use crate::model::source_ranges::{SOURCE_RANGES, SourceRanges};
 use crate::model::views::{
     Condition, EndpointCounts, EndpointView, Ingress, IpFamilyPolicy, IpMode, NodeAddress, NodeAddressKind, NodeView,
     POD_CIDR_UNAVAILABLE, ServiceView, Taint, TrafficPolicy, Truth,
@@ -146,7 +147,16 @@ pub fn service(service: &Service) -> Option<ServiceView> {
             _ => BTreeMap::new(),
         },
         ports: spec.ports.iter().flatten().filter_map(port).collect(),
+        source_ranges: SourceRanges::of(
+            spec.load_balancer_source_ranges.as_deref().unwrap_or_default(),
+            service.annotations().get(SOURCE_RANGES).map(String::as_str),
+        ),
+        health_check_node_port: spec
+            .health_check_node_port
+            .and_then(|port| u16::try_from(port).ok())
+            .filter(|port| *port != 0),
         finalizers: service.finalizers().to_vec(),
+        ingress_says_more: ingress.into_iter().flatten().any(says_more),
         ingress: ingress.into_iter().flatten().map(ingress_entry).collect(),
         assigned_seconds: service
             .status
@@ -195,6 +205,12 @@ fn ingress_entry(entry: &core::LoadBalancerIngress) -> Ingress {
             _ => IpMode::Unset,
         },
     }
+}
+
+/// Whether an entry has what we never write: a host name beside an address, or errors of ports.
+fn says_more(entry: &core::LoadBalancerIngress) -> bool {
+    let has_both = entry.ip.is_some() && entry.hostname.as_ref().is_some_and(|name| !name.is_empty());
+    has_both || entry.ports.as_ref().is_some_and(|ports| !ports.is_empty())
 }
 
 /// The view of an EndpointSlice; none for one that belongs to no Service.

@@ -47,8 +47,11 @@ pub(crate) fn service(name: &str) -> ServiceView {
         external_traffic_policy: TrafficPolicy::Cluster,
         local_selector: BTreeMap::new(),
         ports: BTreeSet::from([(PortProtocol::Tcp, 80)]),
+        source_ranges: None,
+        health_check_node_port: None,
         finalizers: Vec::new(),
         ingress: Vec::new(),
+        ingress_says_more: false,
         assigned_seconds: None,
         has_foreign_proxy: false,
     }

@@ -99,12 +99,28 @@ pub struct ServedPort {
     pub port: u16,
 }
 
+/// Clients that a Service admits, where it does not admit everyone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Admission {
+    /// The port of the Service.
+    pub to: ServedPort,
+    /// Where its clients are; of the family of the port's address.
+    pub from: Prefix,
+}
+
 /// What the guard table watches over: packets from outside to an announced address and a port that
-/// nobody serves are refused here instead of going back and forth to the router.
+/// nobody serves are refused here instead of going back and forth to the router, and clients that a
+/// Service does not admit get no answer.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Guarded {
     /// Load-balancer addresses this node announces now.
     pub announced: BTreeSet<IpAddr>,
     /// The ports Services have on them; left to kube-proxy.
     pub served: BTreeSet<ServedPort>,
+    /// The ports that not everyone may use, announced here or not: pods come to them on every node.
+    #[serde(default)]
+    pub limited: BTreeSet<ServedPort>,
+    /// Who may use those; of one port no two overlap.
+    #[serde(default)]
+    pub admitted: BTreeSet<Admission>,
 }

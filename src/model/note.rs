@@ -238,6 +238,13 @@ pub enum Note {
         /// Its value.
         text: String,
     },
+    /// A Service admits clients by a range that is none.
+    SourceRangeMalformed {
+        /// The field or annotation.
+        field: String,
+        /// The entry that is no range.
+        text: String,
+    },
     /// A Service asks for an address outside the pools it may use.
     AddressNotInPool {
         /// The address.
@@ -442,6 +449,7 @@ impl Note {
             Self::FamilyNotInPools { .. } => "FamilyNotInPools",
             Self::AddressMalformed { .. } => "AddressMalformed",
             Self::PoolNameMalformed { .. } => "PoolNameMalformed",
+            Self::SourceRangeMalformed { .. } => "SourceRangeMalformed",
             Self::AddressNotInPool { .. } => "AddressNotInPool",
             Self::AddressInUse { .. } => "AddressInUse",
             Self::AddressOfNode { .. } => "AddressOfNode",
@@ -471,6 +479,7 @@ impl Note {
             | Self::FamilyNotInPools { .. }
             | Self::AddressMalformed { .. }
             | Self::PoolNameMalformed { .. }
+            | Self::SourceRangeMalformed { .. }
             | Self::AddressNotInPool { .. }
             | Self::AddressInUse { .. }
             | Self::AddressOfNode { .. }
@@ -610,6 +619,11 @@ impl fmt::Display for Note {
                 write!(f, "{field} {text:?} is not an IP address such as 10.60.0.10, or one of each family with a comma between")
             }
             Self::PoolNameMalformed { field, text } => write!(f, "{field} {text:?} is not the name of an AddressPool"),
+            // The first half is upstream's.
+            Self::SourceRangeMalformed { field, text } => write!(
+                f,
+                "{field}: {text:?} is not valid. Expecting a list of IP ranges. For example, 10.0.0.0/24: until it is one it admits nobody, and the service keeps the addresses it has and is given no others"
+            ),
             Self::AddressNotInPool { address } => {
                 write!(f, "{address} is in no AddressPool that this service may use")
             }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::names::{NodeName, ServiceKey};
 use super::net::{Family, Prefix};
+use super::source_ranges::SourceRanges;
 use super::{PortProtocol, ProviderId};
 
 /// The taint of a Node nobody has initialized yet; only its key counts.
@@ -228,10 +229,19 @@ pub struct ServiceView {
     pub local_selector: BTreeMap<String, String>,
     /// `spec.ports`.
     pub ports: BTreeSet<(PortProtocol, u16)>,
+    /// Who may use its addresses, by `spec.loadBalancerSourceRanges` or the annotation; `None` is everyone.
+    #[serde(default)]
+    pub source_ranges: Option<SourceRanges>,
+    /// `spec.healthCheckNodePort`, where kube-proxy says whether it forwards to endpoints of the node.
+    #[serde(default)]
+    pub health_check_node_port: Option<u16>,
     /// `metadata.finalizers`, in order.
     pub finalizers: Vec<String>,
     /// `status.loadBalancer.ingress`, in order.
     pub ingress: Vec<Ingress>,
+    /// Whether an entry of it says more than `ip` and `ipMode`: a host name beside the address, or errors of ports.
+    #[serde(default)]
+    pub ingress_says_more: bool,
     /// Since when its condition `cairn.dev/AddressAssigned` is true, in seconds since 1970.
     pub assigned_seconds: Option<i64>,
     /// Whether the label `service.kubernetes.io/service-proxy-name` hands it to another proxy.

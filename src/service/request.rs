@@ -103,7 +103,7 @@ impl Request {
                 entry: entry(view),
                 ports: view.ports.clone(),
             },
-            wish: sharing_key.and(wish),
+            wish: sharing_key.and(wish).and_then(|wish| readable_ranges(view).map(|()| wish)),
             may_move: view.annotations.get(READDRESS).is_some_and(|text| text.trim() == "true"),
             families,
         }
@@ -152,6 +152,16 @@ fn wish(view: &ServiceView, families: &[Family]) -> Result<Wish, Note> {
         None => Vec::new(),
     };
     Ok(Wish { addresses, pool: pool.transpose()? })
+}
+
+/// # Errors
+/// When a source range is none: then nobody knows whom the Service means to admit.
+fn readable_ranges(view: &ServiceView) -> Result<(), Note> {
+    let Some(ranges) = &view.source_ranges else { return Ok(()) };
+    match ranges.unread.first() {
+        None => Ok(()),
+        Some(text) => Err(Note::SourceRangeMalformed { field: ranges.place.name().to_owned(), text: text.clone() }),
+    }
 }
 
 /// Addresses in the spelling that all their spellings share.
@@ -205,6 +215,7 @@ fn addresses(field: &str, text: &str, families: &[Family]) -> Result<Vec<IpAddr>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::SourceRanges;
     use crate::model::cases::service;
 
     fn view(annotations: &[(&str, &str)], load_balancer_ip: Option<&str>) -> ServiceView {
@@ -348,6 +359,33 @@ mod tests {
             },
         ] {
             check(&case);
+        }
+    }
+
+    #[test]
+    fn a_source_range_that_is_none_is_named_with_its_field() {
+        let wish = |field: &[&str], annotation: Option<&str>| {
+            let field: Vec<_> = field.iter().map(ToString::to_string).collect();
+            let view = ServiceView { source_ranges: SourceRanges::of(&field, annotation), ..view(&[], None) };
+            Request::of(&view).wish.map_err(|note| (note.event_reason(), note.to_string()))
+        };
+        let annotation = "service.beta.kubernetes.io/load-balancer-source-ranges";
+        for (name, field, said, want) in [
+            ("none", &[][..], None, None),
+            ("the field wins", &["10.0.0.0/8"], Some("x"), None),
+            ("spaces", &[], Some(" 10.0.0.0/8 , fd00::/8 "), None),
+            ("the field", &["10.0.0.0/8", "10.0.0.1"], None, Some("spec.loadBalancerSourceRanges: \"10.0.0.1\"")),
+            ("the annotation", &[], Some("10.0.0.0/8;"), Some(&*format!("{annotation}: \"10.0.0.0/8;\""))),
+        ] {
+            let refused = wish(field, said).err();
+            assert_eq!(refused.is_some(), want.is_some(), "{name}: {refused:?}");
+            if let (Some((reason, sentence)), Some(begins)) = (refused, want) {
+                assert_eq!(reason, "SyncLoadBalancerFailed", "{name}");
+                assert!(
+                    sentence.starts_with(&format!("{begins} is not valid. Expecting a list of IP ranges.")),
+                    "{name}: {sentence}"
+                );
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use cairn::kernel::NetlinkError;
 use cairn::kernel::guard::{self, GuardState, GuardStatus};
-use cairn::model::{Guarded, PortProtocol, ServedPort};
+use cairn::model::{Admission, Guarded, PortProtocol, ServedPort};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -69,7 +69,16 @@ fn guarded() -> Guarded {
             port("fd60::10", PortProtocol::Tcp, 80),
         ]
         .into(),
+        ..Guarded::default()
     }
+}
+
+/// Admits to a port only who is within `ranges`.
+fn limit(guarded: &mut Guarded, text: &str, protocol: PortProtocol, port: u16, ranges: &[&str]) {
+    let to = ServedPort { address: address(text), protocol, port };
+    guarded.limited.insert(to);
+    guarded.admitted.retain(|admission| admission.to != to);
+    guarded.admitted.extend(ranges.iter().map(|range| Admission { to, from: range.parse().expect("a range") }));
 }
 
 /// What `nft` should show before any packet came.
@@ -94,12 +103,41 @@ const WANT: &str = "table inet cairn {
 		elements = { fd60::10 . tcp . 80 }
 	}
 
+	set limited4 {
+		type ipv4_addr . inet_proto . inet_service
+		elements = { 10.60.0.10 . udp . 53 }
+	}
+
+	set limited6 {
+		type ipv6_addr . inet_proto . inet_service
+		elements = { fd60::10 . tcp . 80 }
+	}
+
+	set admitted4 {
+		type ipv4_addr . inet_proto . inet_service . ipv4_addr
+		flags interval
+		elements = { 10.60.0.10 . udp . 53 . 192.0.2.0/24 }
+	}
+
+	set admitted6 {
+		type ipv6_addr . inet_proto . inet_service . ipv6_addr
+		flags interval
+		elements = { fd60::10 . tcp . 80 . 2001:db8::/32 }
+	}
+
 	chain refuse {
 		ct state invalid drop
 		ct state new meta l4proto tcp limit rate 100/second burst 20 packets counter packets 0 bytes 0 reject with tcp reset
 		ct state new meta l4proto tcp drop
 		ct state new limit rate 100/second burst 20 packets counter packets 0 bytes 0 reject
 		ct state new drop
+	}
+
+	chain admission {
+		type filter hook prerouting priority dstnat - 10; policy accept;
+		meta iiftype loopback accept
+		ip daddr . meta l4proto . th dport @limited4 ip daddr . meta l4proto . th dport . ip saddr != @admitted4 counter packets 0 bytes 0 drop
+		ip6 daddr . meta l4proto . th dport @limited6 ip6 daddr . meta l4proto . th dport . ip6 saddr != @admitted6 counter packets 0 bytes 0 drop
 	}
 
 	chain prerouting {
@@ -126,6 +164,8 @@ fn the_table_reads_back_as_it_was_meant() {
         let mut room = Room::start();
         let mut one_each = guarded();
         one_each.served.pop_first();
+        limit(&mut one_each, "10.60.0.10", PortProtocol::Udp, 53, &["192.0.2.0/24"]);
+        limit(&mut one_each, "fd60::10", PortProtocol::Tcp, 80, &["2001:db8::/32"]);
         room.guard(one_each);
         room.stands().await;
         assert_eq!(sh(TABLE), WANT);
@@ -257,6 +297,9 @@ fn curl(host: &str) -> Option<i32> {
     try_sh(&format!("ip netns exec client curl -s --max-time 1 http://{host}/")).status.code()
 }
 
+/// `timeout`'s.
+const TIMED_OUT_BY_TIMEOUT: i32 = 124;
+
 /// Whether a TCP client is let in, as bash's exit code.
 fn connect(host: &str, port: u16) -> Option<i32> {
     try_sh(&format!("timeout 2 ip netns exec client bash -c 'exec 3<>/dev/tcp/{host}/{port}'")).status.code()
@@ -318,6 +361,55 @@ END"
 
         // An address nobody announces here is none of ours.
         assert_eq!(curl("10.60.0.99:81"), Some(TIMED_OUT));
+        room.end().await;
+    });
+}
+
+#[test]
+fn only_who_is_admitted_gets_through_and_any_ranges_can_follow_any_others() {
+    netns::inside(async || {
+        sh(CLIENT);
+        let server = TcpListener::bind("[::]:0").expect("a port");
+        let port = port_of(&server);
+        sh(&format!(
+            "nft -f - <<'END'
+            table inet proxy {{
+                chain pre {{
+                    type nat hook prerouting priority dstnat
+                    ip daddr 10.60.0.10 tcp dport {{ 80, 443 }} dnat to 10.90.0.11:{port}
+                    ip6 daddr fd60::10 tcp dport {{ 80, 443 }} dnat to [fd90::11]:{port}
+                }}
+            }}
+END"
+        ));
+        let mut room = Room::start();
+        let mut wish = guarded();
+        let steps: [(&str, &[&str], &[&str], [Option<i32>; 2]); 6] = [
+            ("both are outside", &["192.0.2.0/24"], &["2001:db8::/32"], [Some(TIMED_OUT_BY_TIMEOUT); 2]),
+            ("IPv4 is inside", &["192.0.2.0/24", "10.90.0.0/24"], &[], [Some(0), Some(TIMED_OUT_BY_TIMEOUT)]),
+            ("in a wider range", &["10.0.0.0/8"], &["fd90::/64"], [Some(0); 2]),
+            ("in a narrower one", &["10.90.0.1/32"], &["fd90::1/128"], [Some(0); 2]),
+            ("beside it", &["10.90.0.0/32", "10.90.0.2/31"], &["fd90::2/127"], [Some(TIMED_OUT_BY_TIMEOUT); 2]),
+            ("nobody is", &[], &[], [Some(TIMED_OUT_BY_TIMEOUT); 2]),
+        ];
+        for (name, v4, v6, want) in steps {
+            limit(&mut wish, "10.60.0.10", PortProtocol::Tcp, 80, v4);
+            limit(&mut wish, "fd60::10", PortProtocol::Tcp, 80, v6);
+            room.guard(wish.clone());
+            for range in v4.iter().chain(v6) {
+                let shown = format!(". 80 . {}", range.trim_end_matches("/32").trim_end_matches("/128"));
+                until(TABLE, |table| table.contains(&shown) || table.contains(&format!(". 80 . {range}"))).await;
+            }
+            until(TABLE, |table| table.matches(". 80 . ").count() == v4.len() + v6.len()).await;
+            let got = ["10.60.0.10", "fd60::10"].map(|host| connect(host, 80));
+            assert_eq!(got, want, "{name}: {}", sh(TABLE));
+            assert_eq!(["10.60.0.10", "fd60::10"].map(|host| connect(host, 443)), [Some(0); 2], "{name}: another port");
+        }
+        wish.limited.clear();
+        room.guard(wish);
+        until(TABLE, |table| !table.contains(". tcp . 80 . ")).await;
+        assert_eq!(["10.60.0.10", "fd60::10"].map(|host| connect(host, 80)), [Some(0); 2], "everyone again");
+        assert_eq!(room.status(|_| true).await.restored_total, 0);
         room.end().await;
     });
 }

@@ -235,6 +235,8 @@ pub(super) enum Expression<'a> {
     HasBits(u32),
     /// Goes on if what begins with the first register is in a set.
     IsIn(&'static str),
+    /// Goes on if it is not.
+    IsNotIn(&'static str),
     /// Goes on at most so often.
     PerSecond {
         rate: u64,
@@ -259,6 +261,10 @@ impl Expression<'_> {
                 vec![expression("bitwise", masked), expression("cmp", compare(COMPARE_UNEQUAL, &[0; 4]))]
             }
             Self::IsIn(set) => of("lookup", Attributes::default().text(1, set).number(2, FIRST_WORD)),
+            Self::IsNotIn(set) => {
+                const INVERTED: u32 = 1;
+                of("lookup", Attributes::default().text(1, set).number(2, FIRST_WORD).number(5, INVERTED))
+            }
             Self::PerSecond { rate, burst } => {
                 let limit = Attributes::default().long(1, rate).long(2, 1).number(3, burst);
                 of("limit", limit.number(4, 0).number(5, 0))

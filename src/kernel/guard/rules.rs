@@ -4,6 +4,13 @@
 //! table inet cairn {
 //!   set announced4 { type ipv4_addr; }                                 and announced6
 //!   set served4 { type ipv4_addr . inet_proto . inet_service; }        and served6
+//!   set limited4 { type ipv4_addr . inet_proto . inet_service; }       and limited6
+//!   set admitted4 { type ipv4_addr . inet_proto . inet_service . ipv4_addr; flags interval; }
+//!   chain admission { type filter hook prerouting priority -110;
+//!     iiftype loopback accept
+//!     ip daddr . meta l4proto . th dport @limited4
+//!       ip daddr . meta l4proto . th dport . ip saddr != @admitted4 counter drop    and IPv6
+//!   }
 //!   chain prerouting { type filter hook prerouting priority 10;
 //!     iiftype loopback accept
 //!     fib daddr . iif type local accept
@@ -24,6 +31,9 @@
 //! ```
 //!
 //! - kube-proxy translates before us, at -100: what it takes no longer carries an announced address.
+//! - `admission` is before kube-proxy, which looks at `spec.loadBalancerSourceRanges` itself, and not at
+//!   the annotation; and where no range is of a family, it admits everyone of that. Who is no longer
+//!   admitted loses its connections too. Dropped, not refused, as kube-proxy does.
 //! - An address of the interface itself is the node's own: whatever a pool says, nobody is locked
 //!   out of a node. One on another interface (`lo`, `kube-ipvs0`) is guarded.
 //! - A served port is left alone in `prerouting`: kube-proxy may yet drop it (`externalTrafficPolicy:
@@ -41,7 +51,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::codec::{Attributes, Expression, FAMILY_V4, FAMILY_V6, Field, Refusal, Request, Verb, Verdict, value};
-use crate::model::{Family, Guarded, ServedPort};
+use crate::model::{Admission, Family, Guarded, Prefix, ServedPort};
 
 /// The table's name; its family is inet.
 pub(super) const TABLE: &str = "cairn";
@@ -50,6 +60,8 @@ pub(super) const TABLE: &str = "cairn";
 const ELEMENTS: usize = 1000;
 
 const PRIORITY: i32 = 10;
+/// Before kube-proxy translates (-100), after connections are known (-200) and fragments put together.
+const BEFORE_TRANSLATION: i32 = -110;
 const HOOK_PREROUTING: u32 = 0;
 const HOOK_FORWARD: u32 = 2;
 
@@ -66,9 +78,11 @@ pub(super) fn create(guarded: &Guarded) -> Vec<Request> {
     let mut requests = vec![table(Verb::NewTable), table(Verb::DeleteTable), table(Verb::NewTable)];
     requests.extend(Set::ALL.iter().enumerate().map(|(id, set)| set.create(id as u32 + 1)));
     requests.push(chain(REFUSE, None));
-    requests.push(chain("prerouting", Some(HOOK_PREROUTING)));
-    requests.push(chain("forward", Some(HOOK_FORWARD)));
+    requests.push(chain("admission", Some((HOOK_PREROUTING, BEFORE_TRANSLATION))));
+    requests.push(chain("prerouting", Some((HOOK_PREROUTING, PRIORITY))));
+    requests.push(chain("forward", Some((HOOK_FORWARD, PRIORITY))));
     requests.extend(refuse_rules().iter().map(|rule| rule_in(REFUSE, rule)));
+    requests.extend(admission_rules().iter().map(|rule| rule_in("admission", rule)));
     requests.extend(prerouting_rules().iter().map(|rule| rule_in("prerouting", rule)));
     requests.extend(forward_rules().iter().map(|rule| rule_in("forward", rule)));
     requests.extend(update(&Guarded::default(), guarded));
@@ -76,17 +90,22 @@ pub(super) fn create(guarded: &Guarded) -> Vec<Request> {
 }
 
 /// Makes the sets of the table follow; where it takes several batches nothing is refused in
-/// between that is served before or after.
+/// between that is served before or after, and nobody is admitted who is not before or after.
 pub(super) fn update(from: &Guarded, to: &Guarded) -> Vec<Request> {
-    let addresses = |one: &Guarded, other: &Guarded| one.announced.difference(&other.announced).copied().collect();
-    let ports = |one: &Guarded, other: &Guarded| one.served.difference(&other.served).copied().collect();
-    let (gone_addresses, new_addresses): (BTreeSet<_>, BTreeSet<_>) = (addresses(from, to), addresses(to, from));
-    let (gone_ports, new_ports): (BTreeSet<_>, BTreeSet<_>) = (ports(from, to), ports(to, from));
+    use Verb::{DeleteElements, NewElements};
+    fn only<T: Ord + Copy>(one: &BTreeSet<T>, other: &BTreeSet<T>) -> BTreeSet<T> {
+        one.difference(other).copied().collect()
+    }
     [
-        address_elements(Verb::DeleteElements, &gone_addresses),
-        port_elements(Verb::NewElements, &new_ports),
-        port_elements(Verb::DeleteElements, &gone_ports),
-        address_elements(Verb::NewElements, &new_addresses),
+        address_elements(DeleteElements, &only(&from.announced, &to.announced)),
+        port_elements(NewElements, &only(&to.served, &from.served), Set::Served),
+        port_elements(DeleteElements, &only(&from.served, &to.served), Set::Served),
+        // Ranges of one port must not overlap: the old ones go first.
+        port_elements(DeleteElements, &only(&from.limited, &to.limited), Set::Limited),
+        admission_elements(DeleteElements, &only(&from.admitted, &to.admitted)),
+        admission_elements(NewElements, &only(&to.admitted, &from.admitted)),
+        port_elements(NewElements, &only(&to.limited, &from.limited), Set::Limited),
+        address_elements(NewElements, &only(&to.announced, &from.announced)),
     ]
     .concat()
 }
@@ -100,11 +119,21 @@ pub(super) fn remove() -> Vec<Request> {
 enum Set {
     Announced(Family),
     Served(Family),
+    Limited(Family),
+    Admitted(Family),
 }
 
 impl Set {
-    const ALL: [Self; 4] =
-        [Self::Announced(Family::V4), Self::Announced(Family::V6), Self::Served(Family::V4), Self::Served(Family::V6)];
+    const ALL: [Self; 8] = [
+        Self::Announced(Family::V4),
+        Self::Announced(Family::V6),
+        Self::Served(Family::V4),
+        Self::Served(Family::V6),
+        Self::Limited(Family::V4),
+        Self::Limited(Family::V6),
+        Self::Admitted(Family::V4),
+        Self::Admitted(Family::V6),
+    ];
 
     fn name(self) -> &'static str {
         match self {
@@ -112,46 +141,79 @@ impl Set {
             Self::Announced(Family::V6) => "announced6",
             Self::Served(Family::V4) => "served4",
             Self::Served(Family::V6) => "served6",
+            Self::Limited(Family::V4) => "limited4",
+            Self::Limited(Family::V6) => "limited6",
+            Self::Admitted(Family::V4) => "admitted4",
+            Self::Admitted(Family::V6) => "admitted6",
+        }
+    }
+
+    /// The parts of its key: what `nft` calls their types, and their lengths in bytes.
+    fn key(self) -> Vec<(u32, u32)> {
+        const PORT: [(u32, u32); 2] = [(12, 1), (13, 2)];
+        let address = |family| match family {
+            Family::V4 => (7, 4),
+            Family::V6 => (8, 16),
+        };
+        match self {
+            Self::Announced(family) => vec![address(family)],
+            Self::Served(family) | Self::Limited(family) => vec![address(family), PORT[0], PORT[1]],
+            Self::Admitted(family) => vec![address(family), PORT[0], PORT[1], address(family)],
         }
     }
 
     fn create(self, id: u32) -> Request {
-        // What `nft` calls the key's type: six bits for each part.
-        const ADDRESS: [u32; 2] = [7, 8];
-        const PROTOCOL: u32 = 12;
-        const PORT: u32 = 13;
-        let (family, is_port) = match self {
-            Self::Announced(family) => (family, false),
-            Self::Served(family) => (family, true),
-        };
-        let (address, length) = match family {
-            Family::V4 => (ADDRESS[0], 4),
-            Family::V6 => (ADDRESS[1], 16),
-        };
-        let (kind, length) = if is_port {
-            // Each part begins a word.
-            (address << 12 | PROTOCOL << 6 | PORT, length + 8)
-        } else {
-            (address, length)
-        };
-        let attributes = named_in_table().text(2, self.name()).number(3, 0).number(4, kind).number(5, length);
+        const INTERVALS: u32 = 0x4;
+        const PARTS: u32 = 0x80;
+        let key = self.key();
+        // Six bits for each type; each part begins a word.
+        let kind = key.iter().fold(0, |kinds, (kind, _)| kinds << 6 | kind);
+        let length = key.iter().map(|(_, length)| length.next_multiple_of(4)).sum();
+        let flags = if matches!(self, Self::Admitted(_)) { INTERVALS | PARTS } else { 0 };
+        let mut attributes = named_in_table().text(2, self.name()).number(3, flags).number(4, kind).number(5, length);
+        if flags != 0 {
+            let parts = key.iter().map(|(_, length)| Attributes::default().number(1, *length));
+            attributes = attributes.nested(9, Attributes::default().list(2, parts));
+        }
         Request { verb: Verb::NewSet, attributes: attributes.number(10, id) }
     }
 }
 
 fn address_elements(verb: Verb, addresses: &BTreeSet<IpAddr>) -> Vec<Request> {
-    elements(verb, addresses, Set::Announced, |address| *address, |address| octets(*address))
+    elements(verb, addresses, Set::Announced, |address| *address, |address| exactly(&octets(*address)))
 }
 
-fn port_elements(verb: Verb, ports: &BTreeSet<ServedPort>) -> Vec<Request> {
-    let key = |port: &ServedPort| {
-        let mut key = octets(port.address);
-        key.extend([port.protocol.number(), 0, 0, 0]);
-        key.extend(port.port.to_be_bytes());
-        key.extend([0, 0]);
-        key
+fn port_elements(verb: Verb, ports: &BTreeSet<ServedPort>, set: fn(Family) -> Set) -> Vec<Request> {
+    elements(verb, ports, set, |port| port.address, |port| exactly(&port_key(port)))
+}
+
+fn admission_elements(verb: Verb, admissions: &BTreeSet<Admission>) -> Vec<Request> {
+    const LAST: u16 = 10;
+    let element = |admission: &Admission| {
+        let port = port_key(&admission.to);
+        let [first, last] = bounds(admission.from).map(|address| [&port[..], &octets(address)].concat());
+        exactly(&first).nested(LAST, value(&last))
     };
-    elements(verb, ports, Set::Served, |port| port.address, key)
+    elements(verb, admissions, Set::Admitted, |admission| admission.to.address, element)
+}
+
+/// An element that is one key.
+fn exactly(key: &[u8]) -> Attributes {
+    Attributes::default().nested(1, value(key))
+}
+
+fn port_key(port: &ServedPort) -> Vec<u8> {
+    let mut key = octets(port.address);
+    key.extend([port.protocol.number(), 0, 0, 0]);
+    key.extend(port.port.to_be_bytes());
+    key.extend([0, 0]);
+    key
+}
+
+fn bounds(prefix: Prefix) -> [IpAddr; 2] {
+    let (first, last) = prefix.bounds();
+    let address = |number| prefix.family().address(number).expect("a prefix's bounds are of its family");
+    [address(first), address(last)]
 }
 
 fn elements<T: Ord>(
@@ -159,13 +221,13 @@ fn elements<T: Ord>(
     all: &BTreeSet<T>,
     set: fn(Family) -> Set,
     address: impl Fn(&T) -> IpAddr,
-    key: impl Fn(&T) -> Vec<u8>,
+    element: impl Fn(&T) -> Attributes,
 ) -> Vec<Request> {
     let mut requests = Vec::new();
     for family in FAMILIES {
-        let these: Vec<&T> = all.iter().filter(|element| Family::of(address(element)) == family).collect();
+        let these: Vec<&T> = all.iter().filter(|one| Family::of(address(one)) == family).collect();
         for some in these.chunks(ELEMENTS) {
-            let list = some.iter().map(|element| Attributes::default().nested(1, value(&key(element))));
+            let list = some.iter().map(|one| element(one));
             let attributes = named_in_table().text(2, set(family).name()).list(3, list);
             requests.push(Request { verb, attributes });
         }
@@ -180,11 +242,11 @@ fn octets(address: IpAddr) -> Vec<u8> {
     }
 }
 
-fn chain(name: &str, hook: Option<u32>) -> Request {
+fn chain(name: &str, hook: Option<(u32, i32)>) -> Request {
     let mut attributes = named_in_table().text(3, name);
-    if let Some(hook) = hook {
+    if let Some((hook, priority)) = hook {
         const ACCEPT: u32 = 1;
-        let at = Attributes::default().number(1, hook).number(2, PRIORITY.cast_unsigned());
+        let at = Attributes::default().number(1, hook).number(2, priority.cast_unsigned());
         attributes = attributes.nested(4, at).number(5, ACCEPT).text(7, "filter");
     }
     Request { verb: Verb::NewChain, attributes }
@@ -197,15 +259,27 @@ fn rule_in(chain: &str, rule: &Rule) -> Request {
     Request { verb: Verb::NewRule, attributes: named_in_table().text(2, chain).list(4, expressions) }
 }
 
+fn admission_rules() -> Vec<Rule> {
+    let stranger = |family| {
+        let not_admitted = vec![
+            source(family, port_words(family)),
+            Expression::IsNotIn(Set::Admitted(family).name()),
+            Expression::Count,
+            DROP,
+        ];
+        [is_family(family), is_port_in(Set::Limited, family), port(family), not_admitted].concat()
+    };
+    let mut rules = vec![accept_loopback()];
+    rules.extend(FAMILIES.map(stranger));
+    rules
+}
+
 fn prerouting_rules() -> Vec<Rule> {
-    /// `ARPHRD_LOOPBACK`.
-    const LOOPBACK: [u8; 2] = 772u16.to_ne_bytes();
     /// `RTN_LOCAL`.
     const LOCAL: [u8; 4] = 2u32.to_ne_bytes();
-    let accept = Expression::Verdict(Verdict::Accept);
-    let is = |field, value| vec![Expression::Load { field, word: 0 }, Expression::Equals(value), accept];
-    let mut rules = vec![is(Field::InterfaceKind, &LOOPBACK[..]), is(Field::DestinationKind, &LOCAL[..])];
-    rules.extend(FAMILIES.map(|family| [is_family(family), is_served(family), vec![accept]].concat()));
+    let is_local = vec![Expression::Load { field: Field::DestinationKind, word: 0 }, Expression::Equals(&LOCAL)];
+    let mut rules = vec![accept_loopback(), [is_local, vec![ACCEPT]].concat()];
+    rules.extend(FAMILIES.map(|family| [is_family(family), is_port_in(Set::Served, family), vec![ACCEPT]].concat()));
     let refuse = Expression::Verdict(Verdict::Jump(REFUSE));
     rules.extend(FAMILIES.map(|family| [is_announced(family), vec![refuse]].concat()));
     rules
@@ -238,8 +312,15 @@ const INVALID: u32 = 1;
 const NEW: u32 = 8;
 
 const DROP: Expression<'static> = Expression::Verdict(Verdict::Drop);
+const ACCEPT: Expression<'static> = Expression::Verdict(Verdict::Accept);
 
 const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
+
+fn accept_loopback() -> Rule {
+    /// `ARPHRD_LOOPBACK`.
+    const LOOPBACK: [u8; 2] = 772u16.to_ne_bytes();
+    vec![Expression::Load { field: Field::InterfaceKind, word: 0 }, Expression::Equals(&LOOPBACK), ACCEPT]
+}
 
 fn is_state(bits: u32) -> Rule {
     vec![Expression::Load { field: Field::ConnectionState, word: 0 }, Expression::HasBits(bits)]
@@ -257,14 +338,31 @@ fn is_family(family: Family) -> Rule {
     vec![Expression::Load { field: Field::Family, word: 0 }, Expression::Equals(number)]
 }
 
-fn is_served(family: Family) -> Rule {
-    let words = u32::from(family.bits()) / 32;
+fn is_port_in(set: fn(Family) -> Set, family: Family) -> Rule {
+    [port(family), vec![Expression::IsIn(set(family).name())]].concat()
+}
+
+/// Loads where the packet goes to: address, protocol and port.
+fn port(family: Family) -> Rule {
+    let words = port_words(family);
     vec![
         destination(family),
-        Expression::Load { field: Field::Protocol, word: words },
-        Expression::Load { field: Field::Transport { offset: 2, length: 2 }, word: words + 1 },
-        Expression::IsIn(Set::Served(family).name()),
+        Expression::Load { field: Field::Protocol, word: words - 2 },
+        Expression::Load { field: Field::Transport { offset: 2, length: 2 }, word: words - 1 },
     ]
+}
+
+/// How many words [`port`] fills.
+fn port_words(family: Family) -> u32 {
+    u32::from(family.bits()) / 32 + 2
+}
+
+fn source(family: Family, word: u32) -> Expression<'static> {
+    let field = match family {
+        Family::V4 => Field::Network { offset: 12, length: 4 },
+        Family::V6 => Field::Network { offset: 8, length: 16 },
+    };
+    Expression::Load { field, word }
 }
 
 fn destination(family: Family) -> Expression<'static> {
@@ -295,7 +393,42 @@ mod tests {
                     port: *port,
                 })
                 .collect(),
+            ..Guarded::default()
         }
+    }
+
+    fn admission(address: &str, from: &str) -> Admission {
+        let to = ServedPort { address: address.parse().unwrap(), protocol: PortProtocol::Tcp, port: 80 };
+        Admission { to, from: from.parse().unwrap() }
+    }
+
+    #[test]
+    fn who_is_no_longer_admitted_goes_before_others_come_and_a_port_is_limited_last() {
+        let (wide, narrow) = (admission("10.60.0.1", "10.0.0.0/8"), admission("10.60.0.1", "10.0.0.0/16"));
+        let limited = |admissions: &[Admission]| Guarded {
+            limited: admissions.iter().map(|admission| admission.to).collect(),
+            admitted: admissions.iter().copied().collect(),
+            ..Guarded::default()
+        };
+        let (open, before, after) = (Guarded::default(), limited(&[wide]), limited(&[narrow]));
+        let admit = |verb, one: Admission| admission_elements(verb, &BTreeSet::from([one]));
+        let limit = |verb| port_elements(verb, &BTreeSet::from([wide.to]), Set::Limited);
+        use Verb::{DeleteElements, NewElements};
+        let want = [admit(NewElements, wide), limit(NewElements)].concat();
+        assert_eq!(update(&open, &before), want);
+        let want = [admit(DeleteElements, wide), admit(NewElements, narrow)].concat();
+        assert_eq!(update(&before, &after), want);
+        let want = [limit(DeleteElements), admit(DeleteElements, narrow)].concat();
+        assert_eq!(update(&after, &open), want);
+    }
+
+    #[test]
+    fn an_admission_is_from_the_first_to_the_last_address_of_its_range() {
+        let admitted = Guarded { admitted: [admission("10.60.0.1", "10.1.0.0/16")].into(), ..Guarded::default() };
+        let key = |client: [u8; 4]| value(&[&[10, 60, 0, 1, 6, 0, 0, 0, 0, 80, 0, 0][..], &client].concat());
+        let element = Attributes::default().nested(1, key([10, 1, 0, 0])).nested(10, key([10, 1, 255, 255]));
+        let attributes = named_in_table().text(2, "admitted4").list(3, [element]);
+        assert_eq!(update(&Guarded::default(), &admitted), [Request { verb: Verb::NewElements, attributes }]);
     }
 
     #[test]

@@ -37,7 +37,7 @@ fn kube_proxy_serves_drops_and_refuses_as_before_and_the_guard_takes_the_rest() 
         let addresses = [everywhere, elsewhere, nowhere].concat();
         let port = |address| ServedPort { address, protocol: PortProtocol::Tcp, port: service::PORT };
         let served = addresses.iter().copied().map(port).collect();
-        let guarded = Guarded { announced: addresses.iter().copied().collect(), served };
+        let guarded = Guarded { announced: addresses.iter().copied().collect(), served, ..Guarded::default() };
         let (_wish, mut status) = stand_guard(lab.node("n2")?.namespace(), guarded)?;
         status.wait_for(|status| status.state == GuardState::Standing).await?;
 
