@@ -15,7 +15,7 @@ use crate::api::EntryFlag;
 use crate::config::{Advertisement, Pool};
 use crate::model::learned::{LearnedPath, Merit};
 use crate::model::views::{EndpointCounts, EndpointView, Ingress, IpMode, ServiceView, TrafficPolicy};
-use crate::model::{Family, Moment, Prefix, ServiceKey};
+use crate::model::{Family, Moment, Prefix, ServiceKey, SourceRanges};
 
 /// Steps of one sequence.
 const STEPS: usize = 1_000;
@@ -89,7 +89,9 @@ fn node() -> impl Strategy<Value = Step> {
 fn service() -> impl Strategy<Value = ServiceView> {
     let policy = select(vec![TrafficPolicy::Cluster, TrafficPolicy::Local]);
     let drawn = (select(&SERVICES[..]), subsequence(&VIPS[..], 0..3), policy, prop::option::of(0u64..3), any::<bool>());
-    (drawn, 79u16..81, any::<bool>()).prop_map(|((name, vips, policy, term, shares), port, has_foreign_proxy)| {
+    let ranges = select(vec![&[][..], &["10.0.0.0/8"], &["0.0.0.0/0"], &["fd00::/8", "10.1.0.0/16"]]);
+    let more = (79u16..81, any::<bool>(), ranges, prop::option::of(Just(30_080)));
+    (drawn, more).prop_map(|((name, vips, policy, term, shares), (port, has_foreign_proxy, ranges, health))| {
         let ingress = |text: &&str| Ingress { ip: text.parse().ok(), ip_mode: IpMode::Vip };
         let term = term.map(|term| (crate::model::claim::ALLOCATION.to_owned(), format!("{term}.1")));
         let shares = shares.then(|| ("metallb.io/allow-shared-ip".to_owned(), "k".to_owned()));
@@ -99,6 +101,8 @@ fn service() -> impl Strategy<Value = ServiceView> {
             annotations: term.into_iter().chain(shares).collect(),
             ingress: vips.iter().map(ingress).collect(),
             ports: [(crate::model::PortProtocol::Tcp, port)].into(),
+            source_ranges: SourceRanges::of(&ranges.iter().map(ToString::to_string).collect::<Vec<_>>(), None),
+            health_check_node_port: health,
             has_foreign_proxy,
             ..web(policy)
         }

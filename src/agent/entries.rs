@@ -6,15 +6,17 @@
 mod rules;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use self::rules::{Before, Counts, WITHOUT_ENDPOINTS, judge};
+use self::rules::{Asked, Before, Counts, Verdict, WITHOUT_ENDPOINTS, judge};
 use crate::agent::node_addresses::NodeAddresses;
 use crate::agent::snapshot::{NodeRouteView, Objects, Snapshot};
 use crate::api::{EntryFlag, NoEntry};
 use crate::model::views::{EndpointView, IpMode, ServiceView};
-use crate::model::{Guarded, Moment, NodeName, PortProtocol, Scope, ServedPort, ServiceKey, SharedMap, claim};
+use crate::model::{
+    Admission, Family, Guarded, Moment, NodeName, PortProtocol, Prefix, Scope, ServedPort, ServiceKey, SharedMap, claim,
+};
 
 /// The Service addresses to announce.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -27,6 +29,12 @@ pub struct EntryPlan {
     pub announced: BTreeSet<IpAddr>,
     /// Services that have an address and are not announced here, and why.
     pub refused: BTreeMap<ServiceKey, NoEntry>,
+    /// The Services that do not admit everyone, and their addresses, whether or not this node is an entry
+    /// for them: pods come to the address on every node.
+    pub limited: BTreeMap<ServiceKey, Vec<IpAddr>>,
+    /// The Services of which kube-proxy is to be asked whether it forwards to their endpoints on this node,
+    /// and where: it answers `GET /healthz` on the Service's `healthCheckNodePort` with 200.
+    pub asks: BTreeMap<ServiceKey, BTreeSet<SocketAddr>>,
     /// When to plan again although nothing changed.
     pub deadline: Option<Moment>,
 }
@@ -38,11 +46,23 @@ pub struct Memory {
     planner: Planner,
 }
 
-/// Since when Services of policy Cluster have had no endpoint: the only thing remembered that decides anything.
+/// What is remembered that decides anything.
 #[derive(Debug, Clone, Default)]
 struct Grace {
     announced: BTreeSet<ServiceKey>,
+    /// Since when Services of policy Cluster have had no endpoint.
     without_endpoints: BTreeMap<ServiceKey, Moment>,
+    /// The Services of policy Local that have come to have an endpoint here.
+    asked: BTreeMap<ServiceKey, Asked>,
+}
+
+impl Memory {
+    /// kube-proxy says that it forwards to the Service's endpoints on this node.
+    pub fn proxy_forwards(&mut self, service: &ServiceKey) {
+        if let Some(asked) = self.grace.asked.get_mut(service) {
+            *asked = Asked::Forwards;
+        }
+    }
 }
 
 #[cfg(test)]
@@ -64,6 +84,8 @@ struct Ground {
     me: NodeName,
     scope: Scope,
     entry: Result<(), NoEntry>,
+    /// The node's own addresses, where kube-proxy listens.
+    addresses: Vec<IpAddr>,
 }
 
 /// The plan, and what it was made from.
@@ -87,17 +109,26 @@ impl Planner {
         grace: &mut Grace,
         now: Moment,
     ) -> Arc<EntryPlan> {
-        let ground = Ground { me: snapshot.me.clone(), scope: snapshot.scope, entry: entry_flag(snapshot) };
+        let own = snapshot.node_routes.get(snapshot.me.as_str());
+        let ground = Ground {
+            me: snapshot.me.clone(),
+            scope: snapshot.scope,
+            entry: entry_flag(snapshot),
+            addresses: own.map(|route| route.addresses.clone()).unwrap_or_default(),
+        };
         let mut open = BTreeSet::new();
         if self.ground.as_ref() != Some(&ground) {
             *self = Self { ground: Some(ground.clone()), ..Self::default() };
-            open.extend(grace.announced.iter().chain(grace.without_endpoints.keys()).cloned());
+            let remembered = grace.announced.iter().chain(grace.without_endpoints.keys()).chain(grace.asked.keys());
+            open.extend(remembered.cloned());
         }
         self.see_services(snapshot, &mut open);
         self.see_endpoints(snapshot, &mut open);
         self.see_nodes(snapshot, &mut open);
         let ended = grace.without_endpoints.iter().filter(|(_, since)| **since + WITHOUT_ENDPOINTS <= now);
         open.extend(ended.map(|(key, _)| key.clone()));
+        let answered = grace.asked.iter().filter(|(_, asked)| asked.until().is_none_or(|until| until <= now));
+        open.extend(answered.map(|(key, _)| key.clone()));
         if !open.is_empty() {
             self.add_rivals(&mut open);
             self.decide(&ground, of_nodes, &open, grace, now);
@@ -199,27 +230,48 @@ impl Planner {
             if addresses.is_empty() {
                 continue;
             }
+            plan.limit(service, &addresses);
             let counts = self.counts.get(key).copied().unwrap_or_default();
             let before = before.remove(key).unwrap_or_default();
-            match ground.entry.and_then(|()| judge(service, counts, before, now)) {
-                Ok(without_endpoints) => {
+            let verdict = match ground.entry {
+                Ok(()) => judge(service, counts, before, now),
+                Err(reason) => Verdict::Refused(reason),
+            };
+            match verdict {
+                Verdict::Announced { without_endpoints } => {
                     grace.announced.insert(key.clone());
                     grace.without_endpoints.extend(without_endpoints.map(|since| (key.clone(), since)));
                     plan.announce(service, addresses);
                 }
-                Err(reason) => {
+                Verdict::Asked { since, port } => {
+                    let places = ground.addresses.iter().map(|address| SocketAddr::new(*address, port));
+                    grace.asked.insert(key.clone(), Asked::Since(since));
+                    plan.asks.insert(key.clone(), places.collect());
+                    plan.refused.insert(key.clone(), NoEntry::ProxyNotReady);
+                }
+                Verdict::Refused(reason) => {
                     plan.refused.insert(key.clone(), reason);
                 }
             }
         }
-        plan.deadline = grace.without_endpoints.values().min().map(|since| *since + WITHOUT_ENDPOINTS);
+        plan.deadline = grace.deadline();
     }
 }
 
 impl Grace {
     /// Takes out what is remembered of a Service.
     fn take(&mut self, key: &ServiceKey) -> Before {
-        Before { is_announced: self.announced.remove(key), without_endpoints: self.without_endpoints.remove(key) }
+        Before {
+            is_announced: self.announced.remove(key),
+            without_endpoints: self.without_endpoints.remove(key),
+            asked: self.asked.remove(key),
+        }
+    }
+
+    /// When something remembered changes a verdict.
+    fn deadline(&self) -> Option<Moment> {
+        let ends = self.without_endpoints.values().min().map(|since| *since + WITHOUT_ENDPOINTS);
+        ends.into_iter().chain(self.asked.values().filter_map(|asked| asked.until())).min()
     }
 }
 
@@ -229,17 +281,35 @@ impl EntryPlan {
         if !service.has_foreign_proxy {
             let guarded = Arc::make_mut(&mut self.guarded);
             guarded.announced.extend(&addresses);
-            for &address in &addresses {
-                let ports = service.ports.iter();
-                guarded.served.extend(ports.map(|&(protocol, port)| ServedPort { address, protocol, port }));
-            }
+            guarded.served.extend(ports(service, &addresses));
         }
         self.entries.insert(service.key.clone(), addresses);
+    }
+
+    /// Lets only those in that the Service admits.
+    fn limit(&mut self, service: &ServiceView, addresses: &[IpAddr]) {
+        let Some(ranges) = &service.source_ranges else { return };
+        let guarded = Arc::make_mut(&mut self.guarded);
+        for to in ports(service, addresses) {
+            let Some(admitted) = ranges.admitted(Family::of(to.address)) else { return };
+            guarded.limited.insert(to);
+            guarded.admitted.extend(admitted.map(|from| Admission { to, from }));
+        }
+        self.limited.insert(service.key.clone(), addresses.to_vec());
     }
 
     /// Takes a Service out, and its addresses, whoever else has them.
     fn retract(&mut self, key: &ServiceKey) {
         self.refused.remove(key);
+        self.asks.remove(key);
+        // No port is 0: what comes from here on is of the address.
+        let first = |address| ServedPort { address, protocol: PortProtocol::Tcp, port: 0 };
+        for address in self.limited.remove(key).into_iter().flatten() {
+            let guarded = Arc::make_mut(&mut self.guarded);
+            let none = Admission { to: first(address), from: Prefix::host(address) };
+            take_out(&mut guarded.limited, first(address), |port| port.address == address);
+            take_out(&mut guarded.admitted, none, |admission| admission.to.address == address);
+        }
         for address in self.entries.remove(key).into_iter().flatten() {
             self.announced.remove(&address);
             if !self.guarded.announced.contains(&address) {
@@ -247,12 +317,20 @@ impl EntryPlan {
             }
             let guarded = Arc::make_mut(&mut self.guarded);
             guarded.announced.remove(&address);
-            let first = ServedPort { address, protocol: PortProtocol::Tcp, port: 0 };
-            let served: Vec<_> =
-                guarded.served.range(first..).take_while(|port| port.address == address).copied().collect();
-            served.iter().for_each(|port| _ = guarded.served.remove(port));
+            take_out(&mut guarded.served, first(address), |port| port.address == address);
         }
     }
+}
+
+/// Takes what belongs together out of a set: it begins at `first`, or right after it.
+fn take_out<T: Ord + Copy>(set: &mut BTreeSet<T>, first: T, belongs: impl Fn(&T) -> bool) {
+    let all: Vec<_> = set.range(first..).take_while(|one| belongs(one)).copied().collect();
+    all.iter().for_each(|one| _ = set.remove(one));
+}
+
+fn ports(service: &ServiceView, addresses: &[IpAddr]) -> impl Iterator<Item = ServedPort> {
+    let of = |address| service.ports.iter().map(move |&(protocol, port)| ServedPort { address, protocol, port });
+    addresses.iter().copied().flat_map(of)
 }
 
 /// Its addresses, whatever they are for.

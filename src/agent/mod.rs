@@ -38,6 +38,7 @@ pub mod nodes;
 mod outcome;
 pub mod pacer;
 pub mod peers;
+mod proxy_health;
 mod publisher;
 pub mod report;
 mod rooms;
@@ -65,6 +66,7 @@ use crate::agent::default_addresses::{Tables, default_addresses};
 use crate::agent::desired::{Desired, Memory};
 use crate::agent::inquiry::Inquiry;
 use crate::agent::metrics::Metrics;
+use crate::agent::proxy_health::ProxyHealth;
 use crate::agent::publisher::Publication;
 use crate::agent::report::Outcome;
 use crate::agent::rooms::Rooms;
@@ -143,6 +145,7 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) -> anyhow::Re
     let mut agent = Agent {
         stores: Stores::watch(&options.client, &options.node, options.scope),
         inquiry: Inquiry::new(options.client),
+        proxy_health: ProxyHealth::default(),
         kept: kept.map(|kept| (clock::now() + PATIENCE, kept)),
         keeping: Keeping::new(states, clock::now()),
         me: options.node,
@@ -222,6 +225,7 @@ struct Agent {
     stores: Stores,
     own_cidr: OwnCidr,
     inquiry: Inquiry,
+    proxy_health: ProxyHealth,
     /// The state of the last run, and when it is taken up.
     kept: Option<(Moment, Snapshot)>,
     keeping: Keeping,
@@ -244,6 +248,7 @@ impl Agent {
                 (node, answer) = self.inquiry.answered() => {
                     self.stores.nodes().answered(&node, answer, clock::now());
                 }
+                service = self.proxy_health.forwards() => self.memory.entries.proxy_forwards(&service),
                 Some(question) = self.asked.recv() => {
                     // Whoever asked may have gone meanwhile.
                     let _ = question.send(self.known());
@@ -286,6 +291,7 @@ impl Agent {
         let look_again = self.report(&snapshot, &desired, wrong_peers);
         let keep_again = if self.stores.has_news() { self.keep(snapshot, now) } else { None };
         self.inquiry.ask(self.stores.nodes().to_ask(self.me.as_str(), now));
+        self.proxy_health.ask(&desired.entries.asks);
         let ask_again = self.stores.nodes().deadline(self.me.as_str()).filter(|deadline| *deadline > now);
         let entries = desired.entries.deadline.filter(|_| knows_all);
         patience.into_iter().chain(entries).chain(look_again).chain(ask_again).chain(keep_again).min()

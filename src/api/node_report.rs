@@ -269,6 +269,9 @@ pub enum NoEntry {
     NoAddressOfService,
     /// Its status has an address that is another Service's by right; the leader gives it another one.
     AddressOfAnother,
+    /// Its `externalTrafficPolicy` is Local and its first ready endpoint on this node has just come: kube-proxy is
+    /// asked on its `healthCheckNodePort`, for three seconds at most, whether it forwards to it.
+    ProxyNotReady,
 }
 
 /// BGP sessions of the node.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::*;
 use crate::agent::cases::{Builder, node_route, snapshot, web};
 use crate::api::LOAD_BALANCER_CLASS;
+use crate::model::SourceRanges;
 use crate::model::views::{Ingress, TrafficPolicy};
 
 fn plan(snapshot: &Snapshot, memory: &mut Memory, now: Moment) -> Arc<EntryPlan> {
@@ -229,4 +230,105 @@ fn the_guard_knows_the_served_ports_and_leaves_foreign_proxies_alone() {
     let snapshot = base().service(foreign).endpoints("n1", 1, 0).build();
     let plan = self::plan(&snapshot, &mut Memory::default(), Moment::default());
     assert_eq!((plan.announced.len(), &*plan.guarded), (1, &Guarded::default()));
+}
+
+#[test]
+fn only_the_ranges_that_a_service_names_are_admitted_on_every_node() {
+    let ranges = |texts: &[&str]| SourceRanges::of(&texts.iter().map(ToString::to_string).collect::<Vec<_>>(), None);
+    struct Case {
+        name: &'static str,
+        ranges: Option<SourceRanges>,
+        policy: TrafficPolicy,
+        /// By address, the ranges; without an entry everyone is.
+        want: &'static [(&'static str, &'static [&'static str])],
+    }
+    use TrafficPolicy::{Cluster, Local};
+    for Case { name, ranges, policy, want } in [
+        Case { name: "no ranges", ranges: None, policy: Cluster, want: &[] },
+        Case {
+            name: "ranges of both families",
+            ranges: ranges(&["10.0.0.0/8", "192.0.2.0/24", "fd00::/8"]),
+            policy: Cluster,
+            want: &[("10.60.0.10", &["10.0.0.0/8", "192.0.2.0/24"]), ("fd60::10", &["fd00::/8"])],
+        },
+        Case {
+            name: "ranges of one family admit nobody of the other",
+            ranges: ranges(&["10.0.0.0/8"]),
+            policy: Cluster,
+            want: &[("10.60.0.10", &["10.0.0.0/8"]), ("fd60::10", &[])],
+        },
+        Case {
+            name: "everyone, of one family or the other",
+            ranges: ranges(&["10.0.0.0/8", "0.0.0.0/0"]),
+            policy: Cluster,
+            want: &[],
+        },
+        Case {
+            name: "a node that is no entry: pods on it come to the address all the same",
+            ranges: ranges(&["10.0.0.0/8"]),
+            policy: Local,
+            want: &[("10.60.0.10", &["10.0.0.0/8"]), ("fd60::10", &[])],
+        },
+        Case {
+            name: "what is no range admits nobody",
+            ranges: ranges(&["10.0.0.0"]),
+            policy: Cluster,
+            want: &[("10.60.0.10", &[]), ("fd60::10", &[])],
+        },
+    ] {
+        let ingress = |text: &str| Ingress { ip: text.parse().ok(), ip_mode: IpMode::Vip };
+        let ingress = ["10.60.0.10", "fd60::10"].map(ingress).into();
+        let service = ServiceView { source_ranges: ranges, ingress, ..web(policy) };
+        let snapshot = base().service(service).endpoints("n2", 1, 0).build();
+        let plan = plan(&snapshot, &mut Memory::default(), Moment::default());
+        let limited = plan.guarded.limited.iter().map(|to| {
+            let admitted = plan.guarded.admitted.iter().filter(|admission| admission.to == *to);
+            (to.address.to_string(), admitted.map(|admission| admission.from.to_string()).collect::<Vec<_>>())
+        });
+        let want: Vec<_> = want
+            .iter()
+            .map(|(address, ranges)| (address.to_string(), ranges.iter().map(ToString::to_string).collect()))
+            .collect();
+        assert_eq!(limited.collect::<Vec<_>>(), want, "{name}");
+    }
+}
+
+#[test]
+fn kube_proxy_is_asked_when_the_first_local_endpoint_comes_and_waited_for_three_seconds() {
+    let at = |millis| Moment::since_boot(Duration::from_millis(millis));
+    let service = || ServiceView { health_check_node_port: Some(30_080), ..web(TrafficPolicy::Local) };
+    let with = |service| base().service(service).endpoints("n1", 1, 0).endpoints("n2", 1, 0).build();
+    let without = base().service(service()).endpoints("n2", 1, 0).build();
+    let asked = BTreeMap::from([(service().key, BTreeSet::from(["10.90.0.11:30080".parse().expect("a socket")]))]);
+
+    let mut memory = Memory::default();
+    assert_eq!(plan(&without, &mut memory, at(0)).asks, BTreeMap::new(), "there is nothing to ask about");
+    let waits = plan(&with(service()), &mut memory, at(1000));
+    assert_eq!((&waits.asks, waits.deadline), (&asked, Some(at(4000))));
+    assert_eq!((waits.announced.len(), waits.refused.get(&service().key)), (0, Some(&NoEntry::ProxyNotReady)));
+    let mut answered = memory.clone();
+    answered.proxy_forwards(&service().key);
+    let ready = plan(&with(service()), &mut answered, at(1050));
+    assert_eq!((ready.announced.len(), ready.asks.len(), ready.deadline), (1, 0, None), "it answers");
+
+    assert_eq!(plan(&with(service()), &mut memory, at(3999)).asks, asked, "it is still waited for");
+    assert_eq!(plan(&with(service()), &mut memory, at(4000)).announced.len(), 1, "it never answers");
+    assert_eq!(plan(&with(service()), &mut memory, at(5000)).asks.len(), 0, "who is announced is not asked about");
+    assert_eq!(plan(&without, &mut memory, at(6000)).announced.len(), 0, "the EndpointSlice takes it away at once");
+    assert_eq!(plan(&with(service()), &mut memory, at(7000)).asks, asked, "and it is asked anew");
+    assert_eq!(plan(&without, &mut memory, at(7100)).asks.len(), 0, "until the endpoint goes");
+    memory.proxy_forwards(&service().key);
+    assert_eq!(plan(&with(service()), &mut memory, at(7200)).asks, asked, "a late answer was about another one");
+
+    for (name, service) in [
+        ("without a port to ask", web(TrafficPolicy::Local)),
+        ("of policy Cluster", ServiceView { external_traffic_policy: TrafficPolicy::Cluster, ..service() }),
+        ("of another proxy", ServiceView { has_foreign_proxy: true, ..service() }),
+    ] {
+        let plan = plan(&with(service), &mut Memory::default(), at(0));
+        assert_eq!((plan.announced.len(), plan.asks.len()), (1, 0), "{name}");
+    }
+    let terminating = base().service(service()).endpoints("n1", 0, 1).build();
+    let plan = plan(&terminating, &mut Memory::default(), at(0));
+    assert_eq!((plan.announced.len(), plan.asks.len()), (1, 0), "kube-proxy counts only ready ones");
 }

@@ -1,6 +1,14 @@
 //! Which nodes say that they take an address, and what becomes of packets that nobody serves.
 
+use std::time::Duration;
+
 use anyhow::{Result, ensure};
+use k8s_openapi::api::core::v1::Service as ServiceObject;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::Api;
+use kube::api::{ListParams, Patch, PatchParams};
+use rustix::process::Signal;
+use serde_json::json;
 
 use super::{
     SOON, cluster_with_cairn,
@@ -11,8 +19,12 @@ use crate::harness::{
     client::Unanswered,
     enclosure::inside,
     service::{self, ExternalTrafficPolicy, Service, host_prefix},
+    wait::stays,
     wait_for,
 };
+
+/// Long enough for an announcement, and less than an agent waits for kube-proxy.
+const A_SECOND: Duration = Duration::from_secs(1);
 
 #[test]
 fn only_nodes_with_a_ready_endpoint_announce_a_local_service() {
@@ -40,6 +52,62 @@ fn only_nodes_with_a_ready_endpoint_announce_a_local_service() {
         announced_by(&lab, &["n2"]).await?;
         lab.pod("web-1")?.set_ready(true).await?;
         announced_by(&lab, &["n1", "n2"]).await
+    });
+}
+
+#[test]
+fn a_local_service_is_announced_once_kube_proxy_forwards_to_its_first_endpoint_on_the_node() {
+    inside(async || {
+        let mut lab = cluster_with_cairn().await?;
+        let web = Service::create(lab.kube(), "web", ExternalTrafficPolicy::Local).await?;
+        let addresses = web.wait_for_addresses(SOON).await?;
+        lab.node("n1")?.program("kube-proxy")?.signal(Signal::STOP)?;
+        lab.start_pod("n1", "web-1", "web").await?;
+        let slices: Api<EndpointSlice> = Api::default_namespaced(lab.kube().clone());
+        let of_web = ListParams::default().labels("kubernetes.io/service-name=web");
+        wait_for("the endpoint is there", SOON, async || {
+            let endpoints =
+                slices.list(&of_web).await?.into_iter().map(|slice| slice.endpoints.map_or(0, |all| all.len()));
+            ensure!(endpoints.sum::<usize>() == 2, "not yet");
+            Ok(())
+        })
+        .await?;
+        stays("nobody announces what kube-proxy does not forward yet", A_SECOND, async || {
+            for address in addresses {
+                let announcing = lab.router()?.next_hops(&host_prefix(address)).await?;
+                ensure!(announcing.is_empty(), "{announcing:?} announce {address}");
+            }
+            Ok(())
+        })
+        .await?;
+        lab.node("n1")?.program("kube-proxy")?.signal(Signal::CONT)?;
+        for address in addresses {
+            let nodes = next_hops_of(&lab, address, &["n1"]);
+            lab.router()?.wait_for_next_hops(&host_prefix(address), nodes, SOON).await?;
+            let first = lab.client()?.http_get(address, service::PORT).await?;
+            ensure!(first.is_ok(), "the first request to {address}: {first:?}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn another_traffic_policy_changes_who_announces_and_not_the_addresses() {
+    inside(async || {
+        let mut lab = cluster_with_cairn().await?;
+        let (web, addresses) = announced_by_all(&mut lab).await?;
+        let services: Api<ServiceObject> = Api::default_namespaced(lab.kube().clone());
+        for (policy, announcing) in [("Local", &["n1"][..]), ("Cluster", &["n1", "n2", "n3"])] {
+            let change = Patch::Merge(json!({ "spec": { "externalTrafficPolicy": policy } }));
+            services.patch("web", &PatchParams::default(), &change).await?;
+            for address in addresses {
+                let nodes = next_hops_of(&lab, address, announcing);
+                lab.router()?.wait_for_next_hops(&host_prefix(address), nodes, SOON).await?;
+                answered_by(&lab, address, &["n1"]).await?;
+            }
+            ensure!(web.addresses().await? == addresses, "it had {addresses:?}");
+        }
+        Ok(())
     });
 }
 

@@ -32,6 +32,7 @@ mod schemas;
 mod secure_port;
 mod service_faults;
 mod shutdown;
+mod source_ranges;
 
 use std::time::Duration;
 
