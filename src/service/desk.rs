@@ -356,4 +356,6 @@ impl Desk {
 #[cfg(test)]
 mod churn;
 #[cfg(test)]
+mod contract;
+#[cfg(test)]
 mod tests;

@@ -131,6 +131,7 @@ fn finalizer(service: &ServiceView) -> &'static str {
 
 fn ensure(service: &ServiceView, answer: &Answer) -> Option<Action> {
     let is_right = service.ingress.len() == answer.addresses.len()
+        && !service.ingress_says_more
         // An API server that does not know ipMode drops it.
         && service.ingress.iter().zip(&answer.addresses).all(|(entry, ip)| entry.ip == Some(*ip) && entry.ip_mode != IpMode::Proxy);
     let has_nothing = answer.addresses.is_empty() && service.ingress.is_empty();
@@ -172,6 +173,9 @@ fn release(service: &ServiceView, scope: Scope) -> Option<Action> {
         note: Some(Note::LoadBalancerDeleted),
     })
 }
+
+#[cfg(test)]
+mod contract;
 
 #[cfg(test)]
 mod tests {
@@ -251,6 +255,7 @@ mod tests {
             let mut view = ServiceView::clone(&after.services[key]);
             view.finalizers = action.finalizers.clone().unwrap_or(view.finalizers);
             view.ingress = action.ingress.iter().map(|ip| Ingress { ip: Some(*ip), ip_mode: IpMode::Vip }).collect();
+            view.ingress_says_more = false;
             after.services.insert(key.clone(), Arc::new(view));
         }
         after
@@ -300,6 +305,11 @@ mod tests {
                     ..ready()
                 },
                 want: None,
+            },
+            Case {
+                name: "errors of ports or a host name, left by another provider",
+                service: ServiceView { ingress_says_more: true, ..ready() },
+                want: Some(action(None, &["10.60.0.1"])),
             },
             Case {
                 name: "someone took its status away",

@@ -7,15 +7,15 @@ use crate::model::views::{Ingress, IpMode};
 use crate::service::cases;
 use crate::service::pool_status::ObservedPool;
 
-fn at(millis: u64) -> Now {
+pub(super) fn at(millis: u64) -> Now {
     Now { moment: Moment::since_boot(Duration::from_secs(1000) + Duration::from_millis(millis)), unix_seconds: 0 }
 }
 
-fn key() -> ServiceKey {
+pub(super) fn key() -> ServiceKey {
     ServiceKey::new("default", "web")
 }
 
-fn view(version: u32, ip: Option<&str>) -> ServiceView {
+pub(super) fn view(version: u32, ip: Option<&str>) -> ServiceView {
     let ingress = ip.map(|ip| Ingress { ip: ip.parse().ok(), ip_mode: IpMode::Vip });
     let finalizers = ip.map(|_| plan::CLEANUP_FINALIZER.to_owned());
     ServiceView {
@@ -28,7 +28,7 @@ fn view(version: u32, ip: Option<&str>) -> ServiceView {
     }
 }
 
-fn pool(version: u32, status: AddressPoolStatus) -> (PoolName, Arc<ObservedPool>) {
+pub(super) fn pool(version: u32, status: AddressPoolStatus) -> (PoolName, Arc<ObservedPool>) {
     let spec = AddressPoolSpec {
         addresses: vec!["10.60.0.10-10.60.0.11".to_owned()],
         auto_assign: true,
@@ -49,7 +49,7 @@ fn pool(version: u32, status: AddressPoolStatus) -> (PoolName, Arc<ObservedPool>
     ("a".parse().expect("a name"), Arc::new(pool))
 }
 
-fn hear(desk: &mut Desk, view: ServiceView, now: Now) {
+pub(super) fn hear(desk: &mut Desk, view: ServiceView, now: Now) {
     desk.hear(BTreeMap::from([(key(), Some(Arc::new(view)))]), None, News::default(), now);
 }
 
@@ -61,7 +61,7 @@ fn desk() -> Desk {
 }
 
 /// The writes to Services, by their addresses, and the status of the pool if it is written.
-fn sent(desk: &mut Desk, now: Now) -> (Vec<Action>, Option<AddressPoolStatus>) {
+pub(super) fn sent(desk: &mut Desk, now: Now) -> (Vec<Action>, Option<AddressPoolStatus>) {
     let (mut actions, mut status) = (Vec::new(), None);
     for write in desk.writes(now) {
         match write {

@@ -31,6 +31,7 @@ mod routes;
 mod schemas;
 mod secure_port;
 mod service_faults;
+mod service_changes;
 mod shutdown;
 mod source_ranges;
 

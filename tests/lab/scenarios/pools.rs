@@ -12,14 +12,14 @@ use super::SOON;
 use crate::harness::{Lab, cairn::ask, enclosure::inside, wait_for};
 
 /// A control plane and a controller, no nodes.
-async fn lab() -> Result<Lab> {
+pub(super) async fn lab() -> Result<Lab> {
     let mut lab = Lab::builder().api_only().start().await?;
     lab.install_cairn().await?;
     lab.spawn_controller()?;
     Ok(lab)
 }
 
-async fn create_pool(admin: &Client, name: &str, spec: Value) -> Result<()> {
+pub(super) async fn create_pool(admin: &Client, name: &str, spec: Value) -> Result<()> {
     let pool = serde_json::from_value(json!({ "metadata": { "name": name }, "spec": spec }))?;
     Api::<AddressPool>::all(admin.clone()).create(&PostParams::default(), &pool).await?;
     Ok(())
@@ -42,7 +42,7 @@ fn condition(status: &AddressPoolStatus, kind: ConditionType) -> Result<(Conditi
 }
 
 /// A Service with one IPv4 address and port 80.
-async fn create_service(admin: &Client, name: &str, annotations: Value) -> Result<()> {
+pub(super) async fn create_service(admin: &Client, name: &str, annotations: Value) -> Result<()> {
     let service = json!({
         "metadata": { "name": name, "annotations": annotations },
         "spec": { "type": "LoadBalancer", "ports": [{ "port": 80 }], "selector": { "app": name } },
@@ -52,14 +52,14 @@ async fn create_service(admin: &Client, name: &str, annotations: Value) -> Resul
     Ok(())
 }
 
-async fn annotate(admin: &Client, name: &str, annotations: Value) -> Result<()> {
+pub(super) async fn annotate(admin: &Client, name: &str, annotations: Value) -> Result<()> {
     let services: Api<Service> = Api::default_namespaced(admin.clone());
     let patch = Patch::Merge(json!({ "metadata": { "annotations": annotations } }));
     services.patch(name, &PatchParams::default(), &patch).await?;
     Ok(())
 }
 
-async fn has(admin: &Client, name: &str, wanted: &[&str]) -> Result<()> {
+pub(super) async fn has(admin: &Client, name: &str, wanted: &[&str]) -> Result<()> {
     wait_for(&format!("Service {name} has {wanted:?}"), SOON, async || {
         let service = Api::<Service>::default_namespaced(admin.clone()).get(name).await?;
         let ingress = service.status.and_then(|status| status.load_balancer?.ingress).unwrap_or_default();
@@ -70,7 +70,7 @@ async fn has(admin: &Client, name: &str, wanted: &[&str]) -> Result<()> {
     .await
 }
 
-async fn delete(admin: &Client, name: &str) -> Result<()> {
+pub(super) async fn delete(admin: &Client, name: &str) -> Result<()> {
     let services: Api<Service> = Api::default_namespaced(admin.clone());
     services.delete(name, &DeleteParams::default()).await?;
     wait_for(&format!("Service {name} is gone"), SOON, async || match services.get_opt(name).await? {
