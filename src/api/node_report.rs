@@ -4,6 +4,8 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::model::views::NodeView;
+
 /// The report of one node's agent; it has the node's name and only a status.
 ///
 /// It holds counts and exceptions, never a list that grows with nodes or Services: what went well
@@ -63,6 +65,14 @@ pub struct NodeReportStatus {
     pub entries: EntryReport,
     /// BGP sessions.
     pub bgp: BgpReport,
+}
+
+impl NodeReportStatus {
+    /// Whether it is about this Node since its last boot: kernel routes outlive an agent, but no reboot.
+    pub fn is_current(&self, node: &NodeView) -> bool {
+        let is_of_node = self.node_uid.as_ref().is_none_or(|uid| *uid == node.uid);
+        is_of_node && node.boot_id.as_ref().is_none_or(|boot_id| *boot_id == self.boot_id)
+    }
 }
 
 /// Whether one other node's pods can be reached from here.

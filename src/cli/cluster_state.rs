@@ -1,21 +1,25 @@
 //! What the cluster has, listed once, for the verbs that explain it.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
 use k8s_openapi::api::core::v1::{Namespace, Node, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::ServiceCIDR;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ListParams;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
-use crate::api::AddressPool;
+use crate::api::{AddressPool, NodeReport, NodeRoute};
+use crate::cluster::views::SERVICE_NAME;
 use crate::cluster::{client, clock, views};
-use crate::model::Scope;
+use crate::model::{Scope, ServiceKey};
 use crate::service;
 use crate::service::allocator::Now;
+use crate::service::announced::{Concerned, Entrances, Entry};
 use crate::service::plan::Observed;
 
 /// So many objects come with one answer.
@@ -32,11 +36,24 @@ pub(super) struct Server {
 impl Server {
     /// Lists everything that decides about addresses.
     pub(super) fn observe(self) -> anyhow::Result<Observed> {
+        self.ask(async |client| observe(client).await)
+    }
+
+    /// Lists everything that decides about addresses, and about the announcements of one Service.
+    pub(super) fn observe_service(self, key: &ServiceKey) -> anyhow::Result<(Observed, Entrances)> {
+        self.ask(async |client| {
+            let observed = observe(client).await?;
+            let entrances = entrances(client, &observed, key).await?;
+            Ok((observed, entrances))
+        })
+    }
+
+    fn ask<T>(self, questions: impl AsyncFnOnce(&Client) -> anyhow::Result<T>) -> anyhow::Result<T> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let home = std::env::home_dir().map(|home| home.join(".kube/config")).filter(|file| file.exists());
             let client = client::connect(self.kubeconfig.or(home).as_deref()).await?;
-            observe(&client).await
+            questions(&client).await
         })
     }
 }
@@ -83,6 +100,26 @@ async fn observe(client: &Client) -> anyhow::Result<Observed> {
     })
 }
 
+/// All nodes' entries, and the endpoints of one Service.
+async fn entrances(client: &Client, observed: &Observed, key: &ServiceKey) -> anyhow::Result<Entrances> {
+    let routes: Vec<NodeRoute> = list(&Api::all(client.clone())).await?;
+    let reports: Vec<NodeReport> = list(&Api::all(client.clone())).await?;
+    let own = ListParams::default().labels(&format!("{SERVICE_NAME}={}", key.name()));
+    let slices: Vec<EndpointSlice> = list_some(&Api::namespaced(client.clone(), key.namespace()), own).await?;
+    let reports: BTreeMap<_, _> = reports.into_iter().map(|report| (report.name_any(), report.status)).collect();
+    let (mut entrances, mut concerned) = (Entrances::default(), Concerned::default());
+    for route in routes {
+        let Ok(name) = route.name_any().parse() else { continue };
+        let report = reports.get(&route.name_any()).and_then(Option::as_ref);
+        let node = observed.nodes.get(&name).map(|node| &**node);
+        entrances.set_node(name, Entry::of(service::entry(&route), node, report), &mut concerned);
+    }
+    for slice in slices {
+        entrances.set_slice(&slice.name_any(), service::endpoints(&slice).map(Arc::new), &mut concerned);
+    }
+    Ok(entrances)
+}
+
 fn is_missing(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(kube::Error::Api(status)) if status.code == 404)
 }
@@ -92,8 +129,16 @@ async fn list<K>(api: &Api<K>) -> anyhow::Result<Vec<K>>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
 {
+    list_some(api, ListParams::default()).await
+}
+
+/// Every object of a kind that is asked for, page by page.
+async fn list_some<K>(api: &Api<K>, which: ListParams) -> anyhow::Result<Vec<K>>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
+{
     let mut all = Vec::new();
-    let mut page = ListParams::default().limit(PAGE);
+    let mut page = which.limit(PAGE);
     loop {
         let answer = api.list(&page).await.with_context(|| format!("cannot list {}", K::plural(&())))?;
         all.extend(answer.items);

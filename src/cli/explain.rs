@@ -18,7 +18,8 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// What a Service asks for, what it has and since when, and what each pool has for it.
+    /// What a Service asks for, what it has and since when, whether it is announced and by which nodes, and what
+    /// each pool has for it.
     Service {
         /// The Service.
         #[arg(value_name = "NAMESPACE/NAME")]
@@ -35,8 +36,8 @@ impl Args {
     /// When the cluster cannot be read, or has no such object.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let What::Service { service, server } = self.what;
-        let observed = server.observe()?;
-        let explained = explain::service(&observed, &service, cluster_state::now(), cluster_state::time);
+        let (observed, entrances) = server.observe_service(&service)?;
+        let explained = explain::service(&observed, &entrances, &service, cluster_state::now(), cluster_state::time);
         let Some(explained) = explained else { bail!("there is no Service {service}") };
         print!("{explained}");
         Ok(ExitCode::SUCCESS)

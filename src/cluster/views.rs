@@ -12,16 +12,17 @@ use kube::ResourceExt;
 
 use crate::model::source_ranges::{SOURCE_RANGES, SourceRanges};
 use crate::model::views::{
-    Condition, EndpointCounts, EndpointView, Ingress, IpFamilyPolicy, IpMode, NodeAddress, NodeAddressKind, NodeView,
-    POD_CIDR_UNAVAILABLE, ServiceView, Taint, TrafficPolicy, Truth,
+    ADDRESS_ASSIGNED, ANNOUNCED, Condition, EndpointCounts, EndpointView, ForeignCondition, Ingress, IpFamilyPolicy,
+    IpMode, NodeAddress, NodeAddressKind, NodeView, POD_CIDR_UNAVAILABLE, ServiceCondition, ServiceConditions,
+    ServiceView, Taint, TrafficPolicy, Truth,
 };
 use crate::model::{Family, NetError, PortProtocol, Prefix, ServiceKey};
 
 const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
 const SERVICE_PROXY_NAME: &str = "service.kubernetes.io/service-proxy-name";
-const SERVICE_NAME: &str = "kubernetes.io/service-name";
+/// The label of an EndpointSlice that names its Service.
+pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
 const OWN_PREFIX: &str = "cairn.dev/";
-const ADDRESS_ASSIGNED: &str = "cairn.dev/AddressAssigned";
 /// Annotations of a Service that say something to Cairn.
 const ANNOTATION_PREFIXES: [&str; 3] = [OWN_PREFIX, "metallb.io/", "metallb.universe.tf/"];
 
@@ -116,6 +117,7 @@ pub fn service(service: &Service) -> Option<ServiceView> {
     let spec = service.spec.as_ref()?;
     let is_ours_to_read = |key: &str| ANNOTATION_PREFIXES.iter().any(|prefix| key.starts_with(prefix));
     let ingress = service.status.as_ref().and_then(|s| s.load_balancer.as_ref()).and_then(|l| l.ingress.as_ref());
+    let conditions = service_conditions(service);
     Some(ServiceView {
         key: ServiceKey::new(service.namespace()?, service.name_any()),
         uid: service.uid().unwrap_or_default(),
@@ -158,14 +160,39 @@ pub fn service(service: &Service) -> Option<ServiceView> {
         finalizers: service.finalizers().to_vec(),
         ingress_says_more: ingress.into_iter().flatten().any(says_more),
         ingress: ingress.into_iter().flatten().map(ingress_entry).collect(),
-        assigned_seconds: service
-            .status
-            .iter()
-            .flat_map(|status| status.conditions.iter().flatten())
-            .find(|condition| condition.type_ == ADDRESS_ASSIGNED && condition.status == "True")
-            .map(|condition| condition.last_transition_time.0.as_second()),
+        assigned_seconds: (conditions.address_assigned.as_ref())
+            .filter(|said| said.says.status == Truth::True)
+            .map(|said| said.since_seconds),
+        conditions,
         has_foreign_proxy: service.labels().contains_key(SERVICE_PROXY_NAME),
     })
+}
+
+fn service_conditions(service: &Service) -> ServiceConditions {
+    let mut all = ServiceConditions::default();
+    for condition in service.status.iter().flat_map(|status| status.conditions.iter().flatten()) {
+        let ours = || ServiceCondition {
+            says: Condition {
+                status: truth(&condition.status),
+                reason: condition.reason.clone(),
+                message: condition.message.clone(),
+            },
+            since_seconds: condition.last_transition_time.0.as_second(),
+        };
+        match condition.type_.as_str() {
+            ADDRESS_ASSIGNED => all.address_assigned = Some(ours()),
+            ANNOUNCED => all.announced = Some(ours()),
+            _ => all.others.push(ForeignCondition {
+                kind: condition.type_.clone(),
+                status: condition.status.clone(),
+                reason: condition.reason.clone(),
+                message: condition.message.clone(),
+                last_transition_time: condition.last_transition_time.0.to_string(),
+                observed_generation: condition.observed_generation,
+            }),
+        }
+    }
+    all
 }
 
 /// The labels of a namespace.

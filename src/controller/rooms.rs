@@ -9,6 +9,7 @@ use anyhow::{Context, bail};
 use axum::http::HeaderValue;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Node, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::ServiceCIDR;
 use kube::runtime::watcher::Config;
 use kube::{Api, Client};
@@ -19,7 +20,7 @@ use tracing::{info, warn};
 
 use super::election::Election;
 use super::{Identities, Options, lookout};
-use crate::api::{AddressPool, Advertisement, BgpPeer, Machine, NodeReport, NodeReportStatus, NodeRoute};
+use crate::api::{AddressPool, Advertisement, BgpPeer, EntryFlag, Machine, NodeReport, NodeReportStatus, NodeRoute};
 use crate::cluster::client::{Identity, Server};
 use crate::cluster::events::{Events, Reporter, about_lease};
 use crate::cluster::lean::Lean;
@@ -52,6 +53,9 @@ struct Stores {
     pool_labels: Option<Store<advertisement::plan::ObservedPool>>,
     peers: Option<Store<advertisement::ObservedPeer>>,
     routes: Option<Store<route::plan::ObservedRoute>>,
+    /// The same routes, for whom only their nodes' entry flags count.
+    entries: Option<Store<EntryFlag>>,
+    endpoints: Option<Store<service::announced::Endpoints>>,
     reports: Option<Store<NodeReportStatus>>,
     claims: Option<Store<ipam::claim::Claim>>,
     /// The same pools, for whom only their addresses count.
@@ -189,7 +193,7 @@ impl Rooms {
         let [initializes, serves, routes, allocates] =
             [Controller::Node, Controller::Service, Controller::Route, Controller::NodeIpam]
                 .map(|name| controllers.contains(&name));
-        let reports = initializes || routes || allocates;
+        let reports = initializes || routes || serves || allocates;
         let all = Config::default;
         let mut stores = self.stores.write().unwrap_or_else(PoisonError::into_inner);
         open(&mut stores.nodes, true, || {
@@ -223,6 +227,16 @@ impl Rooms {
         });
         open(&mut stores.peers, serves, || {
             Store::watch::<BgpPeer>(Api::all(client.clone()), all(), advertisement::peer)
+        });
+        // A view of its own, as above.
+        open(&mut stores.entries, serves, || {
+            Store::watch_after(&nodes, Api::all(client.clone()), all(), |object: &Lean<NodeRoute>| {
+                service::entry(&object.0)
+            })
+        });
+        open(&mut stores.endpoints, serves, || {
+            let not_headless = all().labels("!service.kubernetes.io/headless");
+            Store::watch_after::<EndpointSlice, _>(&nodes, Api::all(client.clone()), not_headless, service::endpoints)
         });
         open(&mut stores.routes, routes, || {
             Store::watch_after(&nodes, Api::all(client.clone()), all(), |object: &Lean<NodeRoute>| {
@@ -285,15 +299,21 @@ impl Rooms {
                 else {
                     return Ok(());
                 };
+                let Some(entrances) = entrance_stores(stores, &nodes) else { return Ok(()) };
+                // Apart from Events, so that a Service's conditions do not wait for those of all.
+                let identity = self.identity(controller, options.identities)?;
+                let teller = self.server.teller("service-conditions", identity, election.fence())?;
                 let advertisements = advertisements_context(stores, client.clone());
                 let cluster_cidrs = options.cluster_cidrs.clone();
                 let context = service::Context {
                     client,
+                    teller,
                     services,
                     pools,
                     nodes,
                     namespaces,
                     service_cidrs,
+                    entrances,
                     cluster_cidrs,
                     events,
                     metrics: self.shown.service_metrics.clone(),
@@ -449,6 +469,16 @@ fn advertisements_context(stores: &Stores, client: Client) -> Option<advertiseme
         advertisements: stores.advertisements.clone()?,
         pools: stores.pool_labels.clone()?,
         peers: stores.peers.clone()?,
+    })
+}
+
+/// What announcements follow from, with news of its own.
+fn entrance_stores(stores: &Stores, nodes: &Store<NodeView>) -> Option<service::EntranceStores> {
+    Some(service::EntranceStores {
+        nodes: nodes.clone(),
+        entries: stores.entries.clone()?,
+        reports: stores.reports.clone()?,
+        endpoints: stores.endpoints.clone()?,
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::views::{IpFamilyPolicy, NodeView, ServiceView, TrafficPolicy};
+use super::views::{IpFamilyPolicy, NodeView, ServiceConditions, ServiceView, TrafficPolicy};
 use super::{Family, PortProtocol, ServiceKey};
 
 /// A Node of which nothing is known but its name.
@@ -53,6 +53,7 @@ pub(crate) fn service(name: &str) -> ServiceView {
         ingress: Vec::new(),
         ingress_says_more: false,
         assigned_seconds: None,
+        conditions: ServiceConditions::default(),
         has_foreign_proxy: false,
     }
 }

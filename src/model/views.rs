@@ -18,6 +18,10 @@ use super::{PortProtocol, ProviderId};
 pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 /// Condition of a Node: whether it lacks a pod CIDR because there is none left.
 pub const POD_CIDR_UNAVAILABLE: &str = "PodCIDRUnavailable";
+/// Condition of a Service: whether it has its addresses.
+pub const ADDRESS_ASSIGNED: &str = "cairn.dev/AddressAssigned";
+/// Condition of a Service: whether its addresses are announced.
+pub const ANNOUNCED: &str = "cairn.dev/Announced";
 /// Annotation of a Node: the machine it was at its first match.
 pub const MATCHED_MACHINE: &str = "cairn.dev/machine";
 /// Annotation of a Node: the system UUID it had at its first match.
@@ -244,8 +248,58 @@ pub struct ServiceView {
     pub ingress_says_more: bool,
     /// Since when its condition `cairn.dev/AddressAssigned` is true, in seconds since 1970.
     pub assigned_seconds: Option<i64>,
+    /// `status.conditions`.
+    #[serde(default)]
+    pub conditions: ServiceConditions,
     /// Whether the label `service.kubernetes.io/service-proxy-name` hands it to another proxy.
     pub has_foreign_proxy: bool,
+}
+
+/// `status.conditions` of a Service.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ServiceConditions {
+    /// [`ADDRESS_ASSIGNED`].
+    pub address_assigned: Option<ServiceCondition>,
+    /// [`ANNOUNCED`].
+    pub announced: Option<ServiceCondition>,
+    /// Those of others, in order: whoever writes the list writes them again as they are.
+    pub others: Vec<ForeignCondition>,
+}
+
+impl ServiceConditions {
+    /// Whether one of them is ours.
+    pub fn has_ours(&self) -> bool {
+        self.address_assigned.is_some() || self.announced.is_some()
+    }
+}
+
+/// A condition of ours.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServiceCondition {
+    /// What it says.
+    pub says: Condition,
+    /// Since when it has its status, in seconds since 1970.
+    pub since_seconds: i64,
+}
+
+/// A condition of somebody else, as it stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ForeignCondition {
+    /// `type`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// Why, in one word.
+    pub reason: String,
+    /// Why, in a sentence.
+    pub message: String,
+    /// Since when it has its status (RFC 3339).
+    pub last_transition_time: String,
+    /// The `metadata.generation` that it speaks of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
 }
 
 /// `spec.ipFamilyPolicy` of a Service.

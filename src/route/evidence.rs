@@ -16,13 +16,6 @@ pub enum Answer {
     Silent,
 }
 
-/// Whether a report is about this Node since its last boot: kernel routes outlive an agent, but no
-/// reboot.
-pub fn is_current(node: &NodeView, report: &NodeReportStatus) -> bool {
-    let is_of_node = report.node_uid.as_ref().is_none_or(|uid| *uid == node.uid);
-    is_of_node && node.boot_id.as_ref().is_none_or(|boot_id| *boot_id == report.boot_id)
-}
-
 /// Whether an agent lacks so many routes that the fault is its own, not that of the others: routes to
 /// more than a twentieth of the nodes, and to more than three.
 pub fn is_incomplete(report: &NodeReportStatus, nodes: usize) -> bool {
@@ -36,7 +29,7 @@ pub fn is_incomplete(report: &NodeReportStatus, nodes: usize) -> bool {
 /// What is missing.
 pub fn own_word(node: &NodeView, digest: &str, report: Option<&NodeReportStatus>, nodes: usize) -> Result<(), Lack> {
     let report = report.ok_or(Lack::NoAgent)?;
-    if !is_current(node, report) {
+    if !report.is_current(node) {
         Err(Lack::NoReportSince)
     } else if is_incomplete(report, nodes) {
         let here = report.routes.exceptions.iter().filter(|exception| exception.reason.is_here());

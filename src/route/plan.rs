@@ -438,10 +438,7 @@ impl Planner {
         let nodes = self.observed.nodes.len();
         let may_witness = node.zip(report).filter(|(node, report)| {
             let is_ready = node.ready == Some(Truth::True) && !node.is_deleting;
-            is_ready
-                && self.has_routes(node)
-                && evidence::is_current(node, report)
-                && !evidence::is_incomplete(report, nodes)
+            is_ready && self.has_routes(node) && report.is_current(node) && !evidence::is_incomplete(report, nodes)
         });
         let has_changed = match may_witness {
             Some((node, _)) => self.candidates.add(name, spec::zone(node).unwrap_or_default()),

@@ -23,6 +23,19 @@ pub(super) async fn service(client: &Client, key: &ServiceKey, action: &Action) 
     views::service(&written).ok_or(WriteError::Gone)
 }
 
+/// Writes a Service's conditions, all of them; answers with the Service as it is afterwards.
+pub(super) async fn conditions(
+    client: &Client,
+    key: &ServiceKey,
+    version: &str,
+    list: &Value,
+) -> Result<ServiceView, WriteError> {
+    let api: Api<Service> = Api::namespaced(client.clone(), key.namespace());
+    let body = json!({ "metadata": { "resourceVersion": version }, "status": { "conditions": list } });
+    let written = patch::merge_status(&api, key.name(), &body).await?;
+    views::service(&written).ok_or(WriteError::Gone)
+}
+
 fn service_body(action: &Action) -> Value {
     let ingress: Vec<_> = action.ingress.iter().map(|ip| json!({ "ip": ip, "ipMode": "VIP" })).collect();
     let ingress = if ingress.is_empty() { Value::Null } else { ingress.into() };
@@ -32,6 +45,9 @@ fn service_body(action: &Action) -> Value {
     });
     if let Some(finalizers) = &action.finalizers {
         body["metadata"]["finalizers"] = json!(finalizers);
+    }
+    if let Some(others) = &action.conditions {
+        body["status"]["conditions"] = if others.is_empty() { Value::Null } else { json!(others) };
     }
     if action.ingress.is_empty() {
         body["metadata"]["annotations"][ALLOCATION] = Value::Null;
@@ -82,6 +98,7 @@ mod tests {
             finalizers: finalizers.map(|all| all.iter().map(ToString::to_string).collect()),
             ingress: ips.iter().map(|ip| ip.parse().expect("an address")).collect(),
             frees: BTreeSet::new(),
+            conditions: None,
             term: None,
             note: None,
         }
@@ -109,16 +126,16 @@ mod tests {
     }
 
     #[test]
-    fn one_write_takes_both_away() {
+    fn one_write_takes_all_of_it_away() {
         assert_eq!(
-            service_body(&action(Some(&[]), &[])),
+            service_body(&Action { conditions: Some(Vec::new()), ..action(Some(&[]), &[]) }),
             json!({
                 "metadata": {
                     "resourceVersion": "7",
                     "finalizers": [],
                     "annotations": { "cairn.dev/allocation": null },
                 },
-                "status": { "loadBalancer": { "ingress": null } },
+                "status": { "loadBalancer": { "ingress": null }, "conditions": null },
             })
         );
     }

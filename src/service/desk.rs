@@ -4,9 +4,12 @@
 //! waits for everything. An object has at most one write on its way, and what is heard of it
 //! meanwhile is looked at when the answer is there.
 
+mod conditions;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use serde_json::Value;
 use tracing::{debug, warn};
 
 use super::allocator::{Changed, Ledger, News, Now};
@@ -24,6 +27,7 @@ use crate::cluster::traffic::IN_FLIGHT;
 use crate::cluster::written::is_older;
 use crate::model::views::ServiceView;
 use crate::model::{Moment, Note, PoolName, Scope, ServiceKey};
+use conditions::Conditions;
 
 /// One write to be sent.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,6 +36,8 @@ pub(super) enum Write {
     Service(ServiceKey, Box<Action>),
     /// Of a pool's status, in place of this version of it.
     Pool(PoolName, String, Box<AddressPoolStatus>),
+    /// All of a Service's conditions, in place of those of this version of it; told when there is time.
+    Conditions(ServiceKey, String, Value),
 }
 
 /// What came of a write.
@@ -39,6 +45,7 @@ pub(super) enum Write {
 pub(super) enum Answered {
     Service(ServiceKey, Box<Action>, Result<Box<ServiceView>, WriteError>),
     Pool(PoolName, Result<Box<ObservedPool>, WriteError>),
+    Conditions(ServiceKey, Result<Box<ServiceView>, WriteError>),
 }
 
 /// What a write is about.
@@ -46,6 +53,8 @@ pub(super) enum Answered {
 enum Object {
     Service(ServiceKey),
     Pool(PoolName),
+    /// For trying again: on its way is the Service.
+    Conditions(ServiceKey),
 }
 
 /// Something to tell about a Service.
@@ -73,6 +82,7 @@ pub(super) struct Desk {
     leaving: Leaving,
     backoff: Backoff<Object>,
     told: events::News<ServiceKey>,
+    conditions: Conditions,
     to_tell: Vec<Word>,
 }
 
@@ -94,6 +104,7 @@ impl Desk {
             leaving: Leaving::default(),
             backoff: Backoff::new(seed),
             told: events::News::default(),
+            conditions: Conditions::default(),
             to_tell: Vec::new(),
         }
     }
@@ -166,6 +177,7 @@ impl Desk {
             match object {
                 Object::Service(key) => self.enqueue(key),
                 Object::Pool(name) => self.pools.enqueue([name]),
+                Object::Conditions(key) => self.judge(&key, now.moment),
             }
         }
         if self.gate_opens.is_some_and(|opens| opens <= now.moment) {
@@ -186,6 +198,7 @@ impl Desk {
         self.queue.extend(later);
         // After the Services, so that what they give back is in it.
         writes.extend(self.pool_writes(now));
+        writes.extend(self.condition_writes(now));
         writes
     }
 
@@ -196,6 +209,7 @@ impl Desk {
             self.told.is_new(key, None);
             self.leaving.only(key, &BTreeSet::new());
             self.backoff.succeeded(&object);
+            self.judge(key, now.moment);
             return None;
         };
         let answer = self.ledger.answer(key);
@@ -209,6 +223,7 @@ impl Desk {
         self.leaving.only(key, &action.as_ref().map(|action| action.frees.clone()).unwrap_or_default());
         let Some(action) = action else {
             self.backoff.succeeded(&object);
+            self.judge(key, now.moment);
             return None;
         };
         // Its time comes by itself.
@@ -272,6 +287,7 @@ impl Desk {
     pub(super) fn answered(&mut self, answered: Answered, now: Now) {
         match answered {
             Answered::Service(key, action, result) => self.service_answered(key, *action, result, now),
+            Answered::Conditions(key, result) => self.conditions_answered(key, result, now),
             Answered::Pool(name, result) => {
                 let object = Object::Pool(name.clone());
                 self.on_their_way.remove(&object);
@@ -294,16 +310,21 @@ impl Desk {
     ) {
         let object = Object::Service(key.clone());
         self.on_their_way.remove(&object);
-        let mut news = News::default();
-        if let Some(view) = self.settle(object, result, now) {
-            let view = Arc::new(*view);
+        let view: Option<Arc<ServiceView>> = self.settle(object, result, now).map(Arc::from);
+        if let Some(view) = &view {
             let still = view.ingress.iter().filter_map(|entry| entry.ip).collect();
             self.leaving.only(&key, &still);
-            self.to_tell.extend(action.note.map(|note| (Arc::clone(&view), note)));
-            if self.services.contains_key(&key) {
-                news.services.insert(key.clone(), plan::standing(&view, self.scope));
-                self.services.insert(key.clone(), view);
-            }
+            self.to_tell.extend(action.note.map(|note| (Arc::clone(view), note)));
+        }
+        self.hear_answer(key, view, now);
+    }
+
+    /// Takes a Service as it was answered, and what was heard of it meanwhile.
+    fn hear_answer(&mut self, key: ServiceKey, view: Option<Arc<ServiceView>>, now: Now) {
+        let mut news = News::default();
+        if let Some(view) = view.filter(|_| self.services.contains_key(&key)) {
+            news.services.insert(key.clone(), plan::standing(&view, self.scope));
+            self.services.insert(key.clone(), view);
         }
         if let Some(view) = self.held_back.remove(&key)
             && self.see(&key, view)
@@ -328,6 +349,9 @@ impl Desk {
             _ if is_ordinary => debug!(?object, error = %cause, "not written"),
             Object::Service(key) => warn!(service = %key, error = %cause, "cannot write the status; trying again"),
             Object::Pool(name) => warn!(pool = %name, error = %cause, "cannot write the status; trying again"),
+            Object::Conditions(key) => {
+                warn!(service = %key, error = %cause, "cannot write the conditions; trying again")
+            }
         }
         match error {
             WriteError::Conflict => self.backoff.overtaken(object, now.moment),
@@ -349,7 +373,8 @@ impl Desk {
         let pools = self.pools.deadline(is_on_its_way, retry);
         let gated = self.gate_opens.filter(|_| !self.gated.is_empty());
         let retries = self.backoff.deadline();
-        [self.ledger.deadline(), pools, gated, retries].into_iter().flatten().filter(|_| !is_full).min()
+        let conditions = self.conditions_deadline();
+        [self.ledger.deadline(), pools, gated, retries, conditions].into_iter().flatten().filter(|_| !is_full).min()
     }
 }
 

@@ -3,17 +3,20 @@
 //! The same planner as the leader's looks at the same objects, so it says the same; only what the leader
 //! knows by having been there (who asked first, what it gave and has not written yet) is missing.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::allocator::{Answer, Counts, Ledger, Now, PoolReport, Verdict};
+use super::announced::{Entrances, Entry};
+use super::conditions::{self, Wanted};
 use super::plan::{self, Observed};
 use super::request::Request;
 use crate::api::{ConditionStatus, ConditionType};
 use crate::model::claim::ALLOCATION;
 use crate::model::views::ServiceView;
-use crate::model::{Family, PoolName, ServiceKey};
+use crate::model::{Family, NodeName, PoolName, ServiceKey};
 
 /// What there is to say about one Service.
 #[derive(Debug)]
@@ -22,6 +25,10 @@ pub struct ServiceExplained {
     request: Request,
     answer: Option<Answer>,
     considered: Vec<(Family, Vec<(PoolName, Verdict)>)>,
+    /// What its conditions say or are to say; `None` of one that is not ours.
+    conditions: Option<[String; 2]>,
+    /// The nodes that may take its traffic.
+    entries: BTreeMap<Entry, Vec<NodeName>>,
     time: fn(i64) -> String,
 }
 
@@ -41,13 +48,30 @@ struct PoolExplained {
     holders: Vec<(IpAddr, Vec<ServiceKey>)>,
 }
 
-/// Explains a Service; `None` when there is no such Service. `time` writes seconds since 1970.
-pub fn service(observed: &Observed, key: &ServiceKey, now: Now, time: fn(i64) -> String) -> Option<ServiceExplained> {
+/// Explains a Service; `None` when there is no such Service. `entrances` has at least the nodes and its own
+/// endpoints; `time` writes seconds since 1970.
+pub fn service(
+    observed: &Observed,
+    entrances: &Entrances,
+    key: &ServiceKey,
+    now: Now,
+    time: fn(i64) -> String,
+) -> Option<ServiceExplained> {
     let service = Arc::clone(observed.services.get(key)?);
     let (_, mut ledger) = plan::plan(observed, now);
     let request = Request::of(&service);
     let considered = request.families.iter().map(|family| (*family, ledger.considered(key, *family))).collect();
-    Some(ServiceExplained { answer: ledger.answer(key), service, request, considered, time })
+    let answer = ledger.answer(key);
+    let conditions = plan::is_ours(&service, observed.scope).then(|| {
+        let note = answer.as_ref().and_then(|answer| answer.note.as_ref());
+        let wanted = Wanted::of(&service, note, entrances.announcement(&service));
+        conditions::told(&service.conditions, &wanted, time)
+    });
+    let mut entries = BTreeMap::<_, Vec<_>>::new();
+    for (node, entry) in entrances.entries_of(&service) {
+        entries.entry(entry).or_default().push(node.clone());
+    }
+    Some(ServiceExplained { answer, service, request, considered, conditions, entries, time })
 }
 
 /// Explains pools: all of them, or the one of this name.
@@ -130,12 +154,36 @@ impl ServiceExplained {
     }
 }
 
+/// So many nodes are named.
+const NAMED: usize = 5;
+
+/// Which nodes may take the traffic, the best first, and some of their names.
+fn nodes(entries: &BTreeMap<Entry, Vec<NodeName>>) -> String {
+    let some = |(entry, nodes): (&Entry, &Vec<NodeName>)| {
+        let names: Vec<_> = nodes.iter().take(NAMED).map(NodeName::as_str).collect();
+        let rest = if nodes.len() > NAMED { ", …" } else { "" };
+        let what = match entry {
+            Entry::Heard => "with a session",
+            Entry::Silent => "without a report of today",
+            Entry::NoSession => "without a session",
+        };
+        format!("{} {what} ({}{rest})", nodes.len(), names.join(", "))
+    };
+    let all: Vec<_> = entries.iter().rev().map(some).collect();
+    if all.is_empty() { "no node may take its traffic".to_owned() } else { all.join(", ") }
+}
+
 impl fmt::Display for ServiceExplained {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "Service {}", self.service.key)?;
         writeln!(f, "  asks for  {}", self.asks())?;
         writeln!(f, "  has       {}", self.has())?;
         writeln!(f, "  result    {}", self.result())?;
+        if let Some([assigned, announced]) = &self.conditions {
+            writeln!(f, "  assigned  {assigned}")?;
+            writeln!(f, "  announced {announced}")?;
+            writeln!(f, "  entries   {}", nodes(&self.entries))?;
+        }
         for (family, pools) in &self.considered {
             if pools.is_empty() {
                 continue;
@@ -179,12 +227,12 @@ impl fmt::Display for PoolsExplained {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
+    use std::collections::BTreeSet;
 
     use super::*;
     use crate::api::{AddressPoolSpec, AddressPoolStatus};
     use crate::config::Pool;
-    use crate::model::views::{Ingress, IpFamilyPolicy, IpMode, TrafficPolicy};
+    use crate::model::views::{Ingress, IpFamilyPolicy, IpMode, ServiceConditions, TrafficPolicy};
     use crate::service::pool_status::ObservedPool;
 
     fn service_of(name: &str, ip: Option<&str>) -> ServiceView {
@@ -211,6 +259,7 @@ mod tests {
             finalizers: Vec::new(),
             ingress: ingress.into_iter().collect(),
             assigned_seconds: ip.map(|_| 1_800_000_001),
+            conditions: ServiceConditions::default(),
             has_foreign_proxy: false,
         }
     }
@@ -249,7 +298,7 @@ mod tests {
 
     fn told(name: &str) -> String {
         let key = ServiceKey::new("default", name);
-        service(&observed(), &key, Now::default(), time).expect("a Service").to_string()
+        service(&observed(), &Entrances::default(), &key, Now::default(), time).expect("a Service").to_string()
     }
 
     #[test]
@@ -257,7 +306,10 @@ mod tests {
         assert_eq!(
             told("late"),
             "Service default/late\n  asks for  any address (IPv4)\n  has       nothing, since it was created at @1800000000\n  \
-             result    it waits. PoolExhausted: every IPv4 address of AddressPool public is in use\n\
+             result    it waits. PoolExhausted: every IPv4 address of AddressPool public is in use\n  \
+             assigned  False, PoolExhausted: every IPv4 address of AddressPool public is in use (it has no such condition yet)\n  \
+             announced False, NoAddress: it has no address (it has no such condition yet)\n  \
+             entries   no node may take its traffic\n\
              Pools for IPv4, in the order in which they are asked\n  public  has no free address\n  \
              spare   gives out addresses only when asked for (spec.autoAssign)\n"
         );

@@ -1,7 +1,8 @@
 //! Services of type LoadBalancer: each gets addresses from the pools, and keeps them.
 //!
 //! The Service's status is the hand-over to the agents, which announce what stands there. One write
-//! puts finalizer and addresses in place; one takes both away again.
+//! puts finalizer and addresses in place; one takes both away again. What its [`conditions`] say is told
+//! apart, when nobody waits for an address.
 //!
 //! It never takes an address from a living Service (but one that is a Node's), never gives one to two
 //! that cannot share it, never serves a Service of another class, and decides nothing before it knows
@@ -10,7 +11,9 @@
 //! [`allocator`] (which address it has); `desk` has what is to be written and what is on its way.
 
 pub mod allocator;
+pub mod announced;
 mod apply;
+pub mod conditions;
 mod desk;
 pub mod explain;
 mod leaving;
@@ -18,6 +21,7 @@ mod leaving;
 mod metallb;
 pub mod metrics;
 mod observe;
+pub mod pace;
 pub mod plan;
 mod pool_desk;
 pub mod pool_status;
@@ -50,7 +54,7 @@ use allocator::{News, Now};
 use desk::{Answered, Desk, Write};
 use pool_status::ObservedPool;
 
-pub use observe::pool;
+pub use observe::{EntranceStores, endpoints, entry, pool};
 
 /// Source of this room's Events, as upstream's service controller names itself.
 pub const REPORTER: &str = "service-controller";
@@ -61,6 +65,8 @@ const PERIOD: Duration = Duration::from_secs(300);
 pub struct Context {
     /// The way to the API server.
     pub client: Client,
+    /// The way for what is only told of Services: their conditions.
+    pub teller: Client,
     /// Every Service.
     pub services: Store<ServiceView>,
     /// Every pool; [`pool`] makes the view.
@@ -71,6 +77,8 @@ pub struct Context {
     pub namespaces: Store<Labels>,
     /// The ranges of cluster IPs; a server that has no such kind never lists them.
     pub service_cidrs: Store<Vec<Prefix>>,
+    /// What announcements follow from.
+    pub entrances: EntranceStores,
     /// The ranges of all pods (`--cluster-cidr`).
     pub cluster_cidrs: Vec<Prefix>,
     /// Where to tell what was done.
@@ -98,7 +106,8 @@ pub async fn run(mut context: Context, seed: u64) {
         hear(&mut context, &mut desk, &mut shown, is_first);
         is_first = false;
         for write in desk.writes(now()) {
-            on_their_way.push(Box::pin(send(context.client.clone(), write)));
+            let client = if matches!(write, Write::Conditions(..)) { &context.teller } else { &context.client };
+            on_their_way.push(Box::pin(send(client.clone(), write)));
         }
         for (service, note) in desk.words() {
             tell(&context.events, &service, note);
@@ -117,6 +126,7 @@ pub async fn run(mut context: Context, seed: u64) {
             () = context.nodes.changed() => {}
             () = context.namespaces.changed() => {}
             () = context.service_cidrs.changed() => {}
+            () = context.entrances.changed() => {}
             () = clock::until(Some(deadline)) => {}
         }
     }
@@ -168,6 +178,9 @@ fn hear(context: &mut Context, desk: &mut Desk, shown: &mut metrics::Shown, is_f
     });
     let news = News { nodes: nodes.collect(), namespaces: namespaces.collect(), cidrs, ..News::default() };
     desk.hear(services, pools, news, now());
+    if context.entrances.is_synced() {
+        desk.hear_entrances(|entrances, concerned| context.entrances.look(entrances, concerned), now());
+    }
 }
 
 fn pools(context: &Context) -> BTreeMap<PoolName, Arc<ObservedPool>> {
@@ -200,6 +213,10 @@ async fn send(client: Client, write: Write) -> Answered {
         Write::Pool(name, version, status) => {
             let result = apply::pool(&client, &name, &version, &status).await.map(Box::new);
             Answered::Pool(name, result)
+        }
+        Write::Conditions(key, version, list) => {
+            let result = apply::conditions(&client, &key, &version, &list).await.map(Box::new);
+            Answered::Conditions(key, result)
         }
     }
 }

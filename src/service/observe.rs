@@ -1,10 +1,99 @@
-//! Views of what is known of pools.
+//! Views of what is known of pools, and of where Services' traffic may enter.
 
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::ResourceExt;
 
+use super::announced::{Concerned, Endpoints, Entrances, Entry};
 use super::pool_status::{ObservedCooling, ObservedPool};
-use crate::api::{AddressPool, CoolingAddress};
+use crate::api::{AddressPool, CoolingAddress, EntryFlag, NodeReportStatus, NodeRoute};
+use crate::cluster::changes::Changes;
+use crate::cluster::store::Store;
+use crate::cluster::views;
 use crate::config::{AddressBlock, Pool};
+use crate::model::views::NodeView;
+
+/// What announcements follow from.
+pub struct EntranceStores {
+    /// Every Node.
+    pub nodes: Store<NodeView>,
+    /// Every `NodeRoute`; [`entry`] makes the view.
+    pub entries: Store<EntryFlag>,
+    /// Every `NodeReport` that its agent has written.
+    pub reports: Store<NodeReportStatus>,
+    /// Every EndpointSlice; [`endpoints`] makes the view.
+    pub endpoints: Store<Endpoints>,
+}
+
+impl EntranceStores {
+    /// Whether all of it is known.
+    pub(super) fn is_synced(&self) -> bool {
+        self.nodes.is_synced() && self.entries.is_synced() && self.reports.is_synced() && self.endpoints.is_synced()
+    }
+
+    /// Waits until any of it changed. Cancel-safe.
+    pub(super) async fn changed(&mut self) {
+        tokio::select! {
+            () = self.nodes.changed() => {}
+            () = self.entries.changed() => {}
+            () = self.reports.changed() => {}
+            () = self.endpoints.changed() => {}
+        }
+    }
+
+    /// Takes what changed.
+    pub(super) fn look(&mut self, entrances: &mut Entrances, concerned: &mut Concerned) {
+        let mut names = BTreeSet::new();
+        names_of(&mut self.nodes, &mut names);
+        names_of(&mut self.reports, &mut names);
+        if names_of(&mut self.entries, &mut names) {
+            names.extend(entrances.nodes().map(|name| name.as_str().to_owned()));
+        }
+        for name in names {
+            let flag = self.entries.get(&name).map(|flag| *flag);
+            let entry = Entry::of(flag, self.nodes.get(&name).as_deref(), self.reports.get(&name).as_deref());
+            if let Ok(name) = name.parse() {
+                entrances.set_node(name, entry, concerned);
+            }
+        }
+        match self.endpoints.take_changes() {
+            Changes::Keys(names) => {
+                names.iter().for_each(|name| entrances.set_slice(name, self.endpoints.get(name), concerned));
+            }
+            Changes::All => self.endpoints.with(|all| {
+                let gone: Vec<_> =
+                    entrances.slices().filter(|name| !all.contains_key(*name)).map(str::to_owned).collect();
+                gone.iter().for_each(|name| entrances.set_slice(name, None, concerned));
+                all.iter().for_each(|(name, slice)| entrances.set_slice(name, Some(slice.clone()), concerned));
+            }),
+        }
+    }
+}
+
+/// Adds the names of what changed; whether that is everything.
+fn names_of<V: PartialEq + Send + Sync + 'static>(store: &mut Store<V>, names: &mut BTreeSet<String>) -> bool {
+    match store.take_changes() {
+        Changes::Keys(changed) => {
+            names.extend(changed);
+            false
+        }
+        Changes::All => {
+            store.with(|all| names.extend(all.keys().cloned()));
+            true
+        }
+    }
+}
+
+/// The view of a `NodeRoute`: whether its node may be an entry.
+pub fn entry(route: &NodeRoute) -> Option<EntryFlag> {
+    Some(route.spec.entry)
+}
+
+/// The view of an EndpointSlice: where it has endpoints that traffic may go to.
+pub fn endpoints(slice: &EndpointSlice) -> Option<Endpoints> {
+    views::endpoint_slice(slice).map(Endpoints::from)
+}
 
 /// The view of an `AddressPool`.
 pub fn pool(pool: &AddressPool) -> Option<ObservedPool> {

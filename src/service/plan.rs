@@ -11,7 +11,7 @@ use super::pool_status::ObservedPool;
 use super::request::Request;
 use crate::config::selector::Labels;
 use crate::model::claim::ALLOCATION;
-use crate::model::views::{IpMode, NodeView, ServiceView};
+use crate::model::views::{ForeignCondition, IpMode, NodeView, ServiceView};
 use crate::model::{NodeName, Note, PoolName, Prefix, Scope, ServiceKey, Term};
 
 /// Upstream's finalizer, for Services without a class.
@@ -57,6 +57,8 @@ pub struct Action {
     pub ingress: Vec<IpAddr>,
     /// The addresses that its status shows now and will not show any more.
     pub frees: BTreeSet<IpAddr>,
+    /// All of `status.conditions`, when ours go: those of others.
+    pub conditions: Option<Vec<ForeignCondition>>,
     /// The term of what is given; the one that is there stays when there is none.
     pub term: Option<Term>,
     /// What to say when it is done.
@@ -121,7 +123,7 @@ fn ips(service: &ServiceView) -> impl Iterator<Item = IpAddr> + '_ {
 /// Whether a Service is to have addresses of us.
 ///
 /// One that is being deleted is not: finalizers cannot be added to it any more.
-fn is_ours(service: &ServiceView, scope: Scope) -> bool {
+pub fn is_ours(service: &ServiceView, scope: Scope) -> bool {
     scope.includes(service) && !service.is_deleting
 }
 
@@ -144,7 +146,8 @@ fn ensure(service: &ServiceView, answer: &Answer) -> Option<Action> {
     let note = (!answer.addresses.is_empty()).then_some(Note::LoadBalancerEnsured);
     let resource_version = service.resource_version.clone();
     let frees = ips(service).filter(|ip| !answer.addresses.contains(ip)).collect();
-    Some(Action { resource_version, finalizers, ingress: answer.addresses.clone(), frees, term: None, note })
+    let ingress = answer.addresses.clone();
+    Some(Action { resource_version, finalizers, ingress, frees, conditions: None, term: None, note })
 }
 
 /// Gives back what a Service has of us that is being deleted or no longer a load balancer.
@@ -169,6 +172,7 @@ fn release(service: &ServiceView, scope: Scope) -> Option<Action> {
         finalizers: Some(others),
         ingress: Vec::new(),
         frees: ips(service).collect(),
+        conditions: service.conditions.has_ours().then(|| service.conditions.others.clone()),
         term: None,
         note: Some(Note::LoadBalancerDeleted),
     })
@@ -183,8 +187,8 @@ mod tests {
     use crate::api::LOAD_BALANCER_CLASS;
     use crate::api::{AddressPoolSpec, AddressPoolStatus};
     use crate::config::Pool;
-    use crate::model::views::Ingress;
-    use crate::service::cases;
+    use crate::model::views::{Condition, Ingress, ServiceCondition, ServiceConditions, Truth};
+    use crate::model::cases;
 
     fn key(name: &str) -> ServiceKey {
         ServiceKey::new("default", name)
@@ -239,6 +243,7 @@ mod tests {
             finalizers: finalizers.map(strings),
             ingress,
             frees,
+            conditions: None,
             term: None,
             note,
         }
@@ -246,6 +251,22 @@ mod tests {
 
     fn released(finalizers: &[&str]) -> Action {
         Action { note: Some(Note::LoadBalancerDeleted), ..action(Some(finalizers), &[]) }
+    }
+
+    fn said() -> Option<ServiceCondition> {
+        let says = Condition { status: Truth::True, reason: "BGP".to_owned(), message: String::new() };
+        Some(ServiceCondition { says, since_seconds: 7 })
+    }
+
+    fn foreign() -> ForeignCondition {
+        ForeignCondition {
+            kind: "example.net/Ready".to_owned(),
+            status: "True".to_owned(),
+            reason: "Fine".to_owned(),
+            message: String::new(),
+            last_transition_time: "2026-01-01T00:00:00Z".to_owned(),
+            observed_generation: None,
+        }
     }
 
     /// What the cluster is once the plan was carried out.
@@ -256,6 +277,9 @@ mod tests {
             view.finalizers = action.finalizers.clone().unwrap_or(view.finalizers);
             view.ingress = action.ingress.iter().map(|ip| Ingress { ip: Some(*ip), ip_mode: IpMode::Vip }).collect();
             view.ingress_says_more = false;
+            if let Some(others) = action.conditions.clone() {
+                view.conditions = ServiceConditions { others, ..ServiceConditions::default() };
+            }
             after.services.insert(key.clone(), Arc::new(view));
         }
         after
@@ -340,6 +364,15 @@ mod tests {
                 name: "no longer a load balancer",
                 service: ServiceView { is_load_balancer: false, ..ready() },
                 want: Some(freeing(&["10.60.0.1"], released(&[]))),
+            },
+            Case {
+                name: "no longer a load balancer, with conditions",
+                service: ServiceView {
+                    is_load_balancer: false,
+                    conditions: ServiceConditions { announced: said(), others: vec![foreign()], ..Default::default() },
+                    ..ready()
+                },
+                want: Some(Action { conditions: Some(vec![foreign()]), ..freeing(&["10.60.0.1"], released(&[])) }),
             },
             Case {
                 name: "no longer a load balancer of our class",

@@ -69,6 +69,7 @@ mod tests {
             finalizers: None,
             ingress,
             frees: BTreeSet::new(),
+            conditions: None,
             term: None,
             note: None,
         }

@@ -8,6 +8,8 @@
 
 #[path = "services/burst.rs"]
 mod burst;
+#[path = "services/conditions.rs"]
+mod conditions;
 #[path = "services/objects.rs"]
 mod objects;
 #[path = "crowd.rs"]
@@ -32,6 +34,7 @@ use std::{process::ExitCode, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use burst::Burst;
+use conditions::Conditions;
 use floor::Floor;
 use harness::{Lab, enclosure, metallb::MetalLb};
 use present::{Latency, NodeChange, Restart};
@@ -80,6 +83,7 @@ struct Measured {
 /// What the controller does with all the Services, and then with fewer and fewer.
 struct Cairn {
     burst: Burst,
+    conditions: Conditions,
     /// With all of them, a tenth, and a hundredth; no fewer than a hundred.
     rungs: Vec<Rung>,
     node: NodeChange,
@@ -116,6 +120,8 @@ async fn measure_cairn(lab: &Lab, count: usize) -> Result<Cairn> {
     product.apply_pool(lab).await?;
     println!("the controller: {count} Services wait when it starts");
     let (mut controller, burst) = burst::measure(lab, &product, count).await?;
+    println!("what their conditions say is written");
+    let conditions = conditions::measure(lab, count).await?;
     println!("a Node comes and goes");
     let node = present::change_of_nodes(lab).await?;
     println!("a start with {count} Services that are served");
@@ -139,7 +145,7 @@ async fn measure_cairn(lab: &Lab, count: usize) -> Result<Cairn> {
     let peak_resident_kib = controller.peak_resident_kib()?;
     objects::delete_all_but(lab, 0).await?;
     controller.terminate(SOON).await?;
-    Ok(Cairn { burst, rungs, node, restart, peak_resident_kib })
+    Ok(Cairn { burst, conditions, rungs, node, restart, peak_resident_kib })
 }
 
 async fn measure_metallb(lab: &Lab, metallb: MetalLb, count: usize) -> Result<Other> {

@@ -3,8 +3,12 @@ use std::time::Duration;
 use super::*;
 use crate::api::{AddressPoolSpec, CoolingAddress};
 use crate::config::Pool;
-use crate::model::views::{Ingress, IpMode};
-use crate::service::cases;
+use crate::model::NodeName;
+use crate::model::views::{
+    Condition, EndpointCounts, EndpointView, Ingress, IpMode, ServiceCondition, ServiceConditions, TrafficPolicy,
+};
+use crate::service::announced::Entry;
+use crate::model::cases;
 use crate::service::pool_status::ObservedPool;
 
 pub(super) fn at(millis: u64) -> Now {
@@ -67,6 +71,7 @@ pub(super) fn sent(desk: &mut Desk, now: Now) -> (Vec<Action>, Option<AddressPoo
         match write {
             Write::Service(_, action) => actions.push(*action),
             Write::Pool(_, _, written) => status = Some(*written),
+            Write::Conditions(..) => panic!("nothing is known of entrances"),
         }
     }
     (actions, status)
@@ -144,4 +149,145 @@ fn a_service_gives_back_an_address_once_the_pool_says_so_for_the_next_leader() {
     let (actions, _) = sent(&mut desk, at(2005));
     assert_eq!(actions.len(), 1);
     assert_eq!(actions[0].note, Some(Note::LoadBalancerDeleted));
+}
+
+/// A desk whose Service has its address, a pod, and nodes of which these things are known.
+fn served_desk(nodes: &[(&str, Entry)]) -> Desk {
+    let mut desk = desk();
+    let (actions, status) = sent(&mut desk, at(0));
+    told(&mut desk, 2, status.expect("a status"), at(1));
+    served(&mut desk, 2, Some("10.60.0.10"), actions[0].clone(), at(2));
+    assert_eq!(sent(&mut desk, at(3)), (vec![], None));
+    let slice = EndpointView {
+        service: key(),
+        family: None,
+        nodes: BTreeMap::from([(name("n1"), EndpointCounts { ready: 1, serving_terminating: 0 })]),
+    };
+    desk.hear_entrances(
+        |entrances, concerned| {
+            entrances.set_slice("default/web-1", Some(Arc::new(slice.into())), concerned);
+            nodes.iter().for_each(|(node, entry)| entrances.set_node(name(node), Some(*entry), concerned));
+        },
+        at(10),
+    );
+    desk
+}
+
+fn name(node: &str) -> NodeName {
+    node.parse().expect("a node name")
+}
+
+fn node_is(desk: &mut Desk, node: &str, entry: Option<Entry>, now: Now) {
+    desk.hear_entrances(|entrances, concerned| entrances.set_node(name(node), entry, concerned), now);
+}
+
+/// The conditions that are written now: of which version, and type, status and reason of each.
+fn conditions_sent(desk: &mut Desk, now: Now) -> Vec<(String, Value)> {
+    let of = |write| match write {
+        Write::Conditions(_, version, list) => Some((version, list)),
+        Write::Service(..) | Write::Pool(..) => None,
+    };
+    desk.writes(now).into_iter().filter_map(of).collect()
+}
+
+fn reasons(list: &Value) -> Vec<(&str, &str)> {
+    let all = list.as_array().map(Vec::as_slice).unwrap_or_default();
+    all.iter().filter_map(|said| Some((said["status"].as_str()?, said["reason"].as_str()?))).collect()
+}
+
+/// The Service as it is after such a write.
+fn saying(version: u32, list: &Value) -> ServiceView {
+    let said = |place: usize| {
+        let text = |field: &str| list[place][field].as_str().expect("a text").to_owned();
+        let status = serde_json::from_value(list[place]["status"].clone()).expect("a status");
+        let says = Condition { status, reason: text("reason"), message: text("message") };
+        Some(ServiceCondition { says, since_seconds: 0 })
+    };
+    let conditions = ServiceConditions { address_assigned: said(0), announced: said(1), others: Vec::new() };
+    ServiceView { conditions, ..view(version, Some("10.60.0.10")) }
+}
+
+fn conditions_written(desk: &mut Desk, version: u32, list: &Value, now: Now) {
+    desk.answered(Answered::Conditions(key(), Ok(Box::new(saying(version, list)))), now);
+}
+
+#[test]
+fn conditions_are_written_once_they_have_settled_and_no_more_for_nodes_that_join() {
+    let mut desk = served_desk(&[("n1", Entry::Heard)]);
+    assert_eq!(conditions_sent(&mut desk, at(2009)), [], "not settled");
+    assert_eq!(desk.deadline(), Some(at(2010).moment));
+    let written = conditions_sent(&mut desk, at(2010));
+    let [(version, list)] = &written[..] else { panic!("{written:?}") };
+    assert_eq!((version.as_str(), reasons(list)), ("2", vec![("True", "Assigned"), ("True", "BGP")]));
+    conditions_written(&mut desk, 3, list, at(2020));
+    hear(&mut desk, saying(3, list), at(2021));
+    for (node, entry, milliseconds) in
+        [("n2", Entry::Silent, 3000), ("n2", Entry::Heard, 4000), ("n3", Entry::NoSession, 5000)]
+    {
+        node_is(&mut desk, node, Some(entry), at(milliseconds));
+    }
+    assert_eq!(conditions_sent(&mut desk, at(60_000)), [], "nothing is new");
+    node_is(&mut desk, "n1", Some(Entry::NoSession), at(61_000));
+    node_is(&mut desk, "n2", Some(Entry::NoSession), at(61_000));
+    node_is(&mut desk, "n2", Some(Entry::Heard), at(61_500));
+    assert_eq!(conditions_sent(&mut desk, at(70_000)), [], "it was over before it had settled");
+    node_is(&mut desk, "n2", Some(Entry::NoSession), at(71_000));
+    let lost = conditions_sent(&mut desk, at(73_000));
+    assert_eq!(
+        lost.iter().map(|(_, list)| reasons(list)).collect::<Vec<_>>(),
+        [[("True", "Assigned"), ("False", "NoSession")]]
+    );
+}
+
+#[test]
+fn conditions_of_a_service_that_is_not_ours_any_more_go() {
+    let mut desk = served_desk(&[("n1", Entry::Heard)]);
+    let written = conditions_sent(&mut desk, at(2010));
+    conditions_written(&mut desk, 3, &written[0].1, at(2020));
+    // It has no finalizer of ours, so that nothing else has to be written.
+    let ended = ServiceView {
+        is_load_balancer: false,
+        finalizers: Vec::new(),
+        ingress: Vec::new(),
+        ..saying(4, &written[0].1)
+    };
+    hear(&mut desk, ended, at(3000));
+    assert_eq!(conditions_sent(&mut desk, at(3000)), [], "not settled");
+    assert_eq!(conditions_sent(&mut desk, at(5000)), [("4".to_owned(), Value::Null)]);
+}
+
+#[test]
+fn conditions_that_were_not_written_are_tried_again_as_they_are_then() {
+    let mut desk = served_desk(&[("n1", Entry::Heard)]);
+    assert_eq!(conditions_sent(&mut desk, at(2010)).len(), 1);
+    node_is(&mut desk, "n1", Some(Entry::NoSession), at(2011));
+    assert_eq!(conditions_sent(&mut desk, at(2012)), [], "one write of an object at a time");
+    desk.answered(Answered::Conditions(key(), Err(WriteError::TimedOut)), at(2013));
+    assert!(desk.deadline().is_some_and(|deadline| deadline <= at(2033).moment));
+    assert_eq!(conditions_sent(&mut desk, at(2033)), [], "what it says has to settle");
+    let again = conditions_sent(&mut desk, at(4033));
+    assert_eq!(
+        again.iter().map(|(_, list)| reasons(list)).collect::<Vec<_>>(),
+        [[("True", "Assigned"), ("False", "NoSession")]]
+    );
+}
+
+#[test]
+fn a_service_that_loses_the_node_of_its_only_pod_hears_of_it_within_a_second() {
+    let mut desk = served_desk(&[("n1", Entry::Heard), ("n2", Entry::Heard)]);
+    let local = ServiceView { external_traffic_policy: TrafficPolicy::Local, ..view(3, Some("10.60.0.10")) };
+    hear(&mut desk, local.clone(), at(20));
+    let written = conditions_sent(&mut desk, at(2020));
+    let conditions = saying(4, &written[0].1).conditions;
+    let local = ServiceView { conditions, resource_version: "4".to_owned(), ..local };
+    desk.answered(Answered::Conditions(key(), Ok(Box::new(local))), at(2030));
+    node_is(&mut desk, "n3", Some(Entry::Silent), at(2500));
+    node_is(&mut desk, "n1", Some(Entry::NoSession), at(2600));
+    assert!(desk.deadline().is_some_and(|deadline| deadline <= at(3500).moment), "{:?}", desk.deadline());
+    desk.hear_entrances(|_, _| {}, at(3500));
+    let lost = conditions_sent(&mut desk, at(5500));
+    assert_eq!(
+        lost.iter().map(|(_, list)| reasons(list)).collect::<Vec<_>>(),
+        [[("True", "Assigned"), ("False", "NoSession")]]
+    );
 }

@@ -86,12 +86,12 @@ pub(crate) struct NodeChange {
 pub(crate) async fn change_of_nodes(lab: &Lab) -> Result<NodeChange> {
     let product = Product::Cairn;
     product.settle(lab).await?;
-    let before = product.writes(lab)?.len();
+    let before = product.all_writes(lab)?.len();
     kubelet::register(lab.kube(), NODE).await?;
     product.settle(lab).await?;
     Api::<Node>::all(lab.kube().clone()).delete(NODE, &DeleteParams::default()).await?;
     product.settle(lab).await?;
-    let writes = product.writes(lab)?;
+    let writes = product.all_writes(lab)?;
     Ok(NodeChange { writes: writes.iter().skip(before).filter(|write| write.namespace == NAMESPACE).count() })
 }
 
@@ -105,7 +105,7 @@ pub(crate) struct Restart {
 
 pub(crate) async fn restart(lab: &Lab, product: &Product) -> Result<(Program, Restart)> {
     const NEW: &str = "z-new";
-    let before = product.writes(lab)?.len();
+    let before = product.all_writes(lab)?.len();
     services(lab).create(&PostParams::default(), &objects::service(NEW, None)?).await?;
     let (mut events, mut lease) = (objects::watch_all(lab).await?, watch_lease(lab.kube()).await?);
     let began = Stopwatch::start();
@@ -119,7 +119,7 @@ pub(crate) async fn restart(lab: &Lab, product: &Product) -> Result<(Program, Re
     let first = began.elapsed() - start;
     drop((events, lease));
     product.settle(lab).await?;
-    let writes = product.writes(lab)?;
+    let writes = product.all_writes(lab)?;
     let about_others = writes.iter().skip(before).filter(|write| {
         // An Event's name begins with that of what it is about.
         write.namespace == NAMESPACE && !write.name.starts_with(NEW)

@@ -54,8 +54,13 @@ impl Product {
         matches!(self, Self::Cairn)
     }
 
-    /// What it has written so far but for Leases, oldest first.
+    /// What it has written so far but for Leases and what Services' conditions say, oldest first.
     pub(crate) fn writes(&self, lab: &Lab) -> Result<Vec<ApiRequest>> {
+        Ok(self.all_writes(lab)?.into_iter().filter(|request| !request.is_of_service_conditions()).collect())
+    }
+
+    /// What it has written so far but for Leases, oldest first.
+    pub(crate) fn all_writes(&self, lab: &Lab) -> Result<Vec<ApiRequest>> {
         let is_by = |request: &ApiRequest| match self {
             Self::Cairn => request.is_by_cairn(),
             Self::MetalLb(_) => request.user == metallb::USER,

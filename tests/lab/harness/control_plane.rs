@@ -81,6 +81,11 @@ impl ApiRequest {
         self.agent.starts_with("cairn/")
     }
 
+    /// Whether it is a write of what a Service's conditions say, which is told apart from its addresses.
+    pub(crate) fn is_of_service_conditions(&self) -> bool {
+        self.is_by_cairn() && self.agent.ends_with(" service-conditions")
+    }
+
     pub(crate) fn is_write(&self) -> bool {
         WRITES.contains(&self.verb.as_str())
     }

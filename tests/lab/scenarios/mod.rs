@@ -4,6 +4,7 @@ mod advertisements;
 mod agent;
 mod announcements;
 mod bench;
+mod conditions;
 mod daemon_set;
 mod fabric;
 mod faults;

@@ -1,0 +1,406 @@
+//! Whether a Service's addresses are announced, as far as the leader knows: pure.
+//!
+//! Reports of agents hold counts and exceptions, no lists, so none says "I announce this Service". The
+//! leader follows what the agents themselves decide by: which nodes may be an entry (`NodeRoute`),
+//! where the Service has endpoints (EndpointSlices), and of each node whether a router listens to it
+//! (`NodeReport`: a session that is Established). A node costs one look at how many of each kind there
+//! are, an EndpointSlice one at its Service.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::api::{EntryFlag, NodeReportStatus};
+use crate::model::views::{EndpointCounts, EndpointView, NodeView, ServiceView, TrafficPolicy, Truth};
+use crate::model::{NodeName, ServiceKey};
+
+/// Whether and how a Service's addresses are announced: a closed set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Announcement {
+    /// By BGP.
+    Bgp,
+    /// It has no address.
+    NoAddress,
+    /// It has no endpoint that takes traffic.
+    NoReadyEndpoint,
+    /// No node that could take its traffic may be an entry.
+    NoEntry,
+    /// No node that is a right entry has a session with a router.
+    NoSession,
+    /// Those who would know have not said anything.
+    Pending,
+}
+
+impl Announcement {
+    /// The status of the condition.
+    pub fn status(self) -> Truth {
+        match self {
+            Self::Bgp => Truth::True,
+            Self::NoAddress | Self::NoReadyEndpoint | Self::NoEntry | Self::NoSession => Truth::False,
+            Self::Pending => Truth::Unknown,
+        }
+    }
+
+    /// The reason of the condition; of one that is true, the protocol.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Bgp => "BGP",
+            Self::NoAddress => "NoAddress",
+            Self::NoReadyEndpoint => "NoReadyEndpoint",
+            Self::NoEntry => "NoEntry",
+            Self::NoSession => "NoSession",
+            Self::Pending => "Pending",
+        }
+    }
+
+    /// The message of the condition.
+    pub fn message(self) -> &'static str {
+        match self {
+            Self::Bgp => "its addresses are announced by BGP",
+            Self::NoAddress => "it has no address",
+            Self::NoReadyEndpoint => "it has no endpoint that is ready and on a node",
+            Self::NoEntry => "no node that could take its traffic may be an entry: see spec.entry of the NodeRoutes",
+            Self::NoSession => {
+                "no node that may take its traffic has a session with a router: see status.bgp of the NodeReports"
+            }
+            Self::Pending => "the agents of the nodes that may take its traffic have not reported since these started",
+        }
+    }
+}
+
+/// What is known of a node that may be an entry, the best last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Entry {
+    /// No router listens to it.
+    NoSession,
+    /// Its agent has said nothing that holds today.
+    Silent,
+    /// A router listens to it.
+    Heard,
+}
+
+impl Entry {
+    /// What a node is; `None` when it is no entry.
+    pub fn of(flag: Option<EntryFlag>, node: Option<&NodeView>, report: Option<&NodeReportStatus>) -> Option<Self> {
+        let EntryFlag::Eligible = flag? else { return None };
+        let holds = |report: &&NodeReportStatus| {
+            // Nobody takes back the report of a machine that died.
+            node.is_none_or(|node| report.is_current(node) && node.ready != Some(Truth::Unknown))
+        };
+        Some(match report.filter(holds) {
+            None => Self::Silent,
+            Some(report) if report.bgp.established > 0 => Self::Heard,
+            Some(_) => Self::NoSession,
+        })
+    }
+}
+
+/// Where one EndpointSlice has endpoints that traffic may go to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoints {
+    service: ServiceKey,
+    nodes: Box<[(NodeName, Serving)]>,
+}
+
+/// What a node's endpoints are, at best.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Serving {
+    /// They end, and still serve.
+    Terminating,
+    Ready,
+}
+
+impl From<EndpointView> for Endpoints {
+    fn from(view: EndpointView) -> Self {
+        let serving = |(node, counts): (NodeName, EndpointCounts)| {
+            let serving = if counts.ready > 0 { Serving::Ready } else { Serving::Terminating };
+            (counts.ready + counts.serving_terminating > 0).then_some((node, serving))
+        };
+        Self { service: view.service, nodes: view.nodes.into_iter().filter_map(serving).collect() }
+    }
+}
+
+/// Whose announcements may be others than before.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Concerned {
+    /// Every Service's.
+    pub all: bool,
+    /// Those of these Services.
+    pub services: BTreeSet<ServiceKey>,
+    /// Those of Services that keep traffic local and have endpoints on these nodes.
+    pub nodes: BTreeSet<NodeName>,
+}
+
+impl Concerned {
+    fn add(&mut self, service: &ServiceKey) {
+        if !self.all {
+            self.services.insert(service.clone());
+        }
+    }
+}
+
+/// What the leader knows of nodes and endpoints.
+#[derive(Debug, Default)]
+pub struct Entrances {
+    nodes: BTreeMap<NodeName, Entry>,
+    /// How many nodes are what.
+    counts: BTreeMap<Entry, usize>,
+    slices: BTreeMap<Box<str>, Arc<Endpoints>>,
+    of: BTreeMap<ServiceKey, Vec<Arc<Endpoints>>>,
+}
+
+impl Entrances {
+    /// Takes what is known of a node.
+    pub fn set_node(&mut self, name: NodeName, entry: Option<Entry>, concerned: &mut Concerned) {
+        let before = self.nodes.get(&name).copied();
+        if before == entry {
+            return;
+        }
+        let best = self.best();
+        if let Some(count) = before.and_then(|before| self.counts.get_mut(&before)) {
+            *count -= 1;
+        }
+        self.counts.retain(|_, count| *count > 0);
+        match entry {
+            Some(entry) => {
+                *self.counts.entry(entry).or_default() += 1;
+                self.nodes.insert(name.clone(), entry);
+            }
+            None => drop(self.nodes.remove(&name)),
+        }
+        concerned.all |= best != self.best();
+        concerned.nodes.insert(name);
+    }
+
+    /// Takes what is known of an EndpointSlice, by namespace and name.
+    pub fn set_slice(&mut self, name: &str, slice: Option<Arc<Endpoints>>, concerned: &mut Concerned) {
+        if let Some(before) = self.slices.remove(name) {
+            if let Some(slices) = self.of.get_mut(&before.service) {
+                slices.retain(|slice| !Arc::ptr_eq(slice, &before));
+                if slices.is_empty() {
+                    self.of.remove(&before.service);
+                }
+            }
+            concerned.add(&before.service);
+        }
+        if let Some(slice) = slice {
+            concerned.add(&slice.service);
+            self.of.entry(slice.service.clone()).or_default().push(Arc::clone(&slice));
+            self.slices.insert(name.into(), slice);
+        }
+    }
+
+    /// The nodes that are known.
+    pub fn nodes(&self) -> impl Iterator<Item = &NodeName> {
+        self.nodes.keys()
+    }
+
+    /// The slices that are known.
+    pub fn slices(&self) -> impl Iterator<Item = &str> {
+        self.slices.keys().map(|name| &**name)
+    }
+
+    fn best(&self) -> Option<Entry> {
+        self.counts.keys().next_back().copied()
+    }
+
+    /// Whether a Service's addresses are announced, by the rules of the agents.
+    ///
+    /// Silence turns nothing that is False: what its condition says of sessions stays until an agent says otherwise.
+    pub fn announcement(&self, service: &ServiceView) -> Announcement {
+        if service.ingress.iter().all(|entry| entry.ip.is_none()) {
+            return Announcement::NoAddress;
+        }
+        let with_endpoints = self.nodes_of(&service.key);
+        if with_endpoints.is_empty() {
+            return Announcement::NoReadyEndpoint;
+        }
+        let best = match service.external_traffic_policy {
+            TrafficPolicy::Cluster => self.best(),
+            TrafficPolicy::Local => with_endpoints.into_iter().filter_map(|node| self.nodes.get(node)).max().copied(),
+        };
+        match best {
+            Some(Entry::Heard) => Announcement::Bgp,
+            Some(Entry::NoSession) => Announcement::NoSession,
+            Some(Entry::Silent) if says_no_session(service) => Announcement::NoSession,
+            Some(Entry::Silent) => Announcement::Pending,
+            None => Announcement::NoEntry,
+        }
+    }
+
+    /// The nodes that may take a Service's traffic, and what they are.
+    pub fn entries_of(&self, service: &ServiceView) -> Vec<(&NodeName, Entry)> {
+        let with_endpoints = self.nodes_of(&service.key);
+        let is_right = |node: &NodeName| match service.external_traffic_policy {
+            TrafficPolicy::Cluster => !with_endpoints.is_empty(),
+            TrafficPolicy::Local => with_endpoints.contains(node),
+        };
+        self.nodes.iter().filter(|(node, _)| is_right(node)).map(|(node, entry)| (node, *entry)).collect()
+    }
+
+    /// Whether a Service has an endpoint on one of these nodes.
+    pub fn is_on(&self, service: &ServiceKey, nodes: &BTreeSet<NodeName>) -> bool {
+        let slices = self.of.get(service).into_iter().flatten();
+        slices.flat_map(|slice| &*slice.nodes).any(|(node, _)| nodes.contains(node))
+    }
+
+    /// The nodes with endpoints that traffic may go to: ready ones, else those that still serve (KEP-1669).
+    fn nodes_of(&self, service: &ServiceKey) -> BTreeSet<&NodeName> {
+        let slices = || self.of.get(service).into_iter().flatten().flat_map(|slice| &*slice.nodes);
+        let best = slices().map(|(_, serving)| *serving).max();
+        slices().filter(|(_, serving)| Some(*serving) == best).map(|(node, _)| node).collect()
+    }
+}
+
+fn says_no_session(service: &ServiceView) -> bool {
+    let announced = service.conditions.announced.as_ref();
+    announced.is_some_and(|said| said.says.reason == Announcement::NoSession.reason())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::BgpReport;
+    use crate::model::views::{Condition, Ingress, IpMode, ServiceCondition};
+    use crate::model::cases;
+
+    fn name(node: &str) -> NodeName {
+        node.parse().expect("a node name")
+    }
+
+    fn service(policy: TrafficPolicy) -> ServiceView {
+        let ingress = vec![Ingress { ip: "10.60.0.1".parse().ok(), ip_mode: IpMode::Vip }];
+        ServiceView { ingress, external_traffic_policy: policy, ..cases::service("web") }
+    }
+
+    fn slice(nodes: &[(&str, u32, u32)]) -> Option<Arc<Endpoints>> {
+        let counts = |&(node, ready, serving_terminating): &(&str, u32, u32)| {
+            (name(node), EndpointCounts { ready, serving_terminating })
+        };
+        let service = cases::service("web").key;
+        let view = EndpointView { service, family: None, nodes: nodes.iter().map(counts).collect() };
+        Some(Arc::new(view.into()))
+    }
+
+    fn entrances(nodes: &[(&str, Entry)], endpoints: &[(&str, u32, u32)]) -> Entrances {
+        let (mut entrances, mut concerned) = (Entrances::default(), Concerned::default());
+        for (node, entry) in nodes {
+            entrances.set_node(name(node), Some(*entry), &mut concerned);
+        }
+        entrances.set_slice("default/web-1", slice(endpoints), &mut concerned);
+        entrances
+    }
+
+    #[test]
+    fn a_service_is_announced_when_a_router_listens_to_a_right_entry() {
+        use Entry::{Heard, NoSession, Silent};
+        use TrafficPolicy::{Cluster, Local};
+        type Nodes = &'static [(&'static str, Entry)];
+        type Counts = &'static [(&'static str, u32, u32)];
+        let cases: &[(&str, TrafficPolicy, Nodes, Counts, Announcement)] = &[
+            ("heard", Cluster, &[("n1", Heard), ("n2", Silent)], &[("n3", 1, 0)], Announcement::Bgp),
+            ("no endpoint", Cluster, &[("n1", Heard)], &[], Announcement::NoReadyEndpoint),
+            ("one that is not ready", Cluster, &[("n1", Heard)], &[("n1", 0, 0)], Announcement::NoReadyEndpoint),
+            ("only terminating ones", Cluster, &[("n1", Heard)], &[("n2", 0, 1)], Announcement::Bgp),
+            ("no session", Cluster, &[("n1", NoSession)], &[("n1", 1, 0)], Announcement::NoSession),
+            ("one may have one", Cluster, &[("n1", NoSession), ("n2", Silent)], &[("n1", 1, 0)], Announcement::Pending),
+            ("nobody has reported", Cluster, &[("n1", Silent)], &[("n1", 1, 0)], Announcement::Pending),
+            ("no entry", Cluster, &[], &[("n1", 1, 0)], Announcement::NoEntry),
+            ("local, heard there", Local, &[("n1", Heard), ("n2", NoSession)], &[("n1", 1, 0)], Announcement::Bgp),
+            ("elsewhere", Local, &[("n1", Heard), ("n2", NoSession)], &[("n2", 1, 0)], Announcement::NoSession),
+            ("on a node that is no entry", Local, &[("n1", Heard)], &[("n2", 1, 0)], Announcement::NoEntry),
+            (
+                "ready elsewhere",
+                Local,
+                &[("n1", Heard), ("n2", NoSession)],
+                &[("n1", 0, 1), ("n2", 1, 0)],
+                Announcement::NoSession,
+            ),
+        ];
+        for (case, policy, nodes, endpoints, want) in cases {
+            assert_eq!(entrances(nodes, endpoints).announcement(&service(*policy)), *want, "{policy:?}: {case}");
+        }
+        let without = ServiceView { ingress: Vec::new(), ..service(Cluster) };
+        assert_eq!(entrances(&[("n1", Heard)], &[("n1", 1, 0)]).announcement(&without), Announcement::NoAddress);
+    }
+
+    #[test]
+    fn silence_turns_nothing_that_is_false_and_nothing_else_stays() {
+        let said = |reason: &str, status: Truth| {
+            let says = Condition { status, reason: reason.to_owned(), message: String::new() };
+            let mut service = service(TrafficPolicy::Cluster);
+            service.conditions.announced = Some(ServiceCondition { says, since_seconds: 0 });
+            service
+        };
+        let joined = entrances(&[("n1", Entry::NoSession), ("n2", Entry::Silent)], &[("n1", 1, 0)]);
+        for (said, want) in [
+            (said("NoSession", Truth::False), Announcement::NoSession),
+            (said("BGP", Truth::True), Announcement::Pending),
+            (said("NoReadyEndpoint", Truth::False), Announcement::Pending),
+        ] {
+            assert_eq!(joined.announcement(&said), want, "{:?}", said.conditions.announced);
+        }
+        let back = entrances(&[("n1", Entry::Heard), ("n2", Entry::Silent)], &[("n1", 1, 0)]);
+        assert_eq!(back.announcement(&said("NoSession", Truth::False)), Announcement::Bgp);
+    }
+
+    #[test]
+    fn a_report_counts_while_its_node_is_the_one_it_is_about_and_lives() {
+        let node = NodeView { uid: "u1".to_owned(), boot_id: Some("b1".to_owned()), ..cases::node("n1") };
+        let report = |established, boot_id: &str| NodeReportStatus {
+            boot_id: boot_id.to_owned(),
+            node_uid: Some("u1".to_owned()),
+            bgp: BgpReport { established, ..BgpReport::default() },
+            ..NodeReportStatus::default()
+        };
+        let dead = NodeView { ready: Some(Truth::Unknown), ..node.clone() };
+        let other = NodeView { uid: "u2".to_owned(), ..node.clone() };
+        let eligible = Some(EntryFlag::Eligible);
+        for (case, flag, node, report, want) in [
+            ("a session", eligible, &node, Some(report(1, "b1")), Some(Entry::Heard)),
+            ("none", eligible, &node, Some(report(0, "b1")), Some(Entry::NoSession)),
+            ("no report", eligible, &node, None, Some(Entry::Silent)),
+            ("of another boot", eligible, &node, Some(report(1, "b0")), Some(Entry::Silent)),
+            ("of another Node of this name", eligible, &other, Some(report(0, "b1")), Some(Entry::Silent)),
+            ("of a machine that died", eligible, &dead, Some(report(1, "b1")), Some(Entry::Silent)),
+            ("excluded", Some(EntryFlag::ExcludedByLabel), &node, Some(report(1, "b1")), None),
+            ("no NodeRoute", None, &node, Some(report(1, "b1")), None),
+        ] {
+            assert_eq!(Entry::of(flag, Some(node), report.as_ref()), want, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_change_concerns_whom_it_may_change_and_nobody_else() {
+        let mut entrances = Entrances::default();
+        let mut concerned = Concerned::default();
+        let web = cases::service("web").key;
+        entrances.set_slice("default/web-1", slice(&[("n1", 1, 0)]), &mut concerned);
+        assert_eq!(concerned, Concerned { services: BTreeSet::from([web.clone()]), ..Concerned::default() });
+        for (case, node, entry, all) in [
+            ("the first", "n1", Some(Entry::Silent), true),
+            ("a session", "n1", Some(Entry::Heard), true),
+            ("one that joins", "n2", Some(Entry::Silent), false),
+            ("a second session", "n2", Some(Entry::Heard), false),
+            ("one lost of two", "n1", Some(Entry::NoSession), false),
+            ("the last that is heard goes", "n2", None, true),
+        ] {
+            concerned = Concerned::default();
+            entrances.set_node(name(node), entry, &mut concerned);
+            assert_eq!(
+                concerned,
+                Concerned { all, nodes: BTreeSet::from([name(node)]), ..Concerned::default() },
+                "{case}"
+            );
+            concerned = Concerned::default();
+            entrances.set_node(name(node), entry, &mut concerned);
+            assert_eq!(concerned, Concerned::default(), "{case}, again");
+        }
+        assert!(
+            entrances.is_on(&web, &BTreeSet::from([name("n1")]))
+                && !entrances.is_on(&web, &BTreeSet::from([name("n2")]))
+        );
+        entrances.set_slice("default/web-1", None, &mut concerned);
+        assert_eq!(concerned.services, BTreeSet::from([web]));
+        assert!(entrances.slices.is_empty() && entrances.of.is_empty());
+    }
+}

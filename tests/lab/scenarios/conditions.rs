@@ -1,0 +1,222 @@
+//! What a Service's conditions say, and how seldom it is written.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anyhow::{Context, Result, ensure};
+use cairn::api::NodeReport;
+use k8s_openapi::{
+    api::{core::v1::Service, discovery::v1::EndpointSlice},
+    apimachinery::pkg::apis::meta::v1::Condition,
+};
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
+
+use super::{SOON, cluster_with_cairn, pools::cairn};
+use crate::harness::{Lab, enclosure::inside, wait::stays, wait_for};
+
+/// An agent keeps back for so long what nobody waits for, and the router's hold time comes before that.
+const TOLD_WITHIN: Duration = Duration::from_secs(60);
+/// Longer than what is to be said has to stay the same before it is written.
+const A_WHILE: Duration = Duration::from_secs(4);
+const ASSIGNED: (&str, &str) = ("True", "Assigned");
+
+#[test]
+fn a_services_conditions_say_whether_routers_hear_of_it_and_go_with_it() {
+    inside(async || {
+        let mut lab = cluster_with_cairn().await?;
+        let services: Api<Service> = Api::default_namespaced(lab.kube().clone());
+        sessions_of(&lab, &["n1", "n2", "n3"]).await?;
+        lab.start_pod("n1", "web-1", "web").await?;
+        create(lab.kube(), "web", "ClusterIP").await?;
+        change_status(&services, json!({ "conditions": [somebody_elses()] })).await?;
+        wait_for("the pod is an endpoint", SOON, async || {
+            let slices = Api::<EndpointSlice>::default_namespaced(lab.kube().clone()).list(&Default::default()).await?;
+            let endpoints = slices.items.into_iter().flat_map(|slice| slice.endpoints.unwrap_or_default());
+            let mut on_n1 = endpoints.filter(|endpoint| endpoint.node_name.as_deref() == Some("n1"));
+            let is_ready = on_n1.any(|endpoint| endpoint.conditions.is_some_and(|is| is.ready == Some(true)));
+            ensure!(is_ready, "it is none");
+            Ok(())
+        })
+        .await?;
+        change(&services, json!({ "type": "LoadBalancer" })).await?;
+
+        says(&services, [ASSIGNED, ("True", "BGP")]).await?;
+        ensure!(writes(&lab)?.get("web") == Some(&(1, 1)), "{:?}", writes(&lab)?);
+        let assigned = ours(&services, "AddressAssigned").await?.last_transition_time;
+        let explained = cairn(&lab, &["explain", "service", "default/web"]).await?;
+        for words in
+            ["assigned  True, Assigned: it has its addresses, since ", "announced True, BGP: ", "3 with a session"]
+        {
+            ensure!(explained.contains(words), "{words:?} is not in\n{explained}");
+        }
+
+        let router = lab.router()?.namespace();
+        let silence = "add table inet silence; add chain inet silence input { type filter hook input priority 0; }; \
+                       add rule inet silence input tcp dport 179 drop";
+        router.exec(["nft", silence]).await?;
+        says(&services, [ASSIGNED, ("False", "NoSession")]).await?;
+        router.exec(["nft", "delete table inet silence"]).await?;
+        says(&services, [ASSIGNED, ("True", "BGP")]).await?;
+        lab.pod("web-1")?.set_ready(false).await?;
+        says(&services, [ASSIGNED, ("False", "NoReadyEndpoint")]).await?;
+        lab.pod("web-1")?.set_ready(true).await?;
+        says(&services, [ASSIGNED, ("True", "BGP")]).await?;
+        ensure!(
+            ours(&services, "AddressAssigned").await?.last_transition_time == assigned,
+            "it was assigned all along"
+        );
+        let before = writes(&lab)?;
+
+        lab.add_node(4).await?;
+        lab.node("n4")?.wait_until_initialized().await?;
+        lab.spawn_agent("n4")?;
+        sessions_of(&lab, &["n4"]).await?;
+        stays("a node that joins writes no Service", A_WHILE, async || {
+            let now = writes(&lab)?;
+            ensure!(now == before, "{now:?}, {before:?} before");
+            Ok(())
+        })
+        .await?;
+
+        change(&services, json!({ "type": "ClusterIP" })).await?;
+        wait_for("what is ours goes, what is not stays", SOON, async || {
+            let service = services.get("web").await?;
+            let finalizers = service.metadata.finalizers.unwrap_or_default();
+            let conditions = service.status.and_then(|status| status.conditions).unwrap_or_default();
+            ensure!(finalizers.is_empty() && json!(conditions) == json!([somebody_elses()]), "{conditions:?}");
+            Ok(())
+        })
+        .await?;
+        let last = writes(&lab)?["web"];
+        ensure!(last == (before["web"].0 + 1, before["web"].1), "with the address, in one write: {last:?}");
+        Ok(())
+    });
+}
+
+#[test]
+fn many_services_see_two_writes_each_and_a_new_leader_writes_none_of_them() {
+    const COUNT: usize = 30;
+    inside(async || {
+        let mut lab = Lab::builder().api_only().start().await?;
+        lab.install_cairn().await?;
+        lab.apply_pool_and_peer().await?;
+        lab.spawn_controller()?;
+        let services: Api<Service> = Api::default_namespaced(lab.kube().clone());
+        for number in 0..COUNT {
+            create(lab.kube(), &format!("web-{number}"), "LoadBalancer").await?;
+        }
+        let all_say_so = async || {
+            for service in services.list(&Default::default()).await?.items {
+                let name = service.metadata.name.clone().unwrap_or_default();
+                let said = [said(&service, "AddressAssigned"), said(&service, "Announced")];
+                let want = [ASSIGNED, ("False", "NoReadyEndpoint")];
+                ensure!(
+                    name == "kubernetes" || said == want.map(|(status, reason)| Some(owned(status, reason))),
+                    "{name}: {said:?}"
+                );
+            }
+            Ok(())
+        };
+        wait_for("every Service says how it is", TOLD_WITHIN, all_say_so).await?;
+        let before = writes(&lab)?;
+        ensure!(before.len() == COUNT && before.values().all(|counts| *counts == (1, 1)), "{before:?}");
+        lab.controller()?.terminate(SOON).await?;
+        lab.spawn_controller()?;
+        create(lab.kube(), "late", "LoadBalancer").await?;
+        wait_for("a new leader serves", TOLD_WITHIN, all_say_so).await?;
+        let mut now = writes(&lab)?;
+        ensure!(now.remove("late") == Some((1, 1)) && now == before, "{now:?}, {before:?} before");
+        Ok(())
+    });
+}
+
+async fn create(admin: &Client, name: &str, kind: &str) -> Result<()> {
+    let service = json!({
+        "metadata": { "name": name },
+        "spec": { "type": kind, "ports": [{ "port": 80, "targetPort": 8080 }], "selector": { "app": name } },
+    });
+    let services: Api<Service> = Api::default_namespaced(admin.clone());
+    services.create(&PostParams::default(), &serde_json::from_value(service)?).await?;
+    Ok(())
+}
+
+async fn change(services: &Api<Service>, spec: Value) -> Result<()> {
+    services.patch("web", &PatchParams::default(), &Patch::Merge(json!({ "spec": spec }))).await?;
+    Ok(())
+}
+
+async fn change_status(services: &Api<Service>, status: Value) -> Result<()> {
+    services.patch_status("web", &PatchParams::default(), &Patch::Merge(json!({ "status": status }))).await?;
+    Ok(())
+}
+
+fn somebody_elses() -> Value {
+    json!({
+        "type": "example.net/Ready", "status": "True", "reason": "Fine", "message": "by somebody else",
+        "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1,
+    })
+}
+
+async fn ours(services: &Api<Service>, kind: &str) -> Result<Condition> {
+    let conditions = services.get("web").await?.status.and_then(|status| status.conditions).unwrap_or_default();
+    let wanted = format!("cairn.dev/{kind}");
+    conditions.into_iter().find(|condition| condition.type_ == wanted).with_context(|| format!("no condition {wanted}"))
+}
+
+/// Status and reason of one of our conditions.
+fn said(service: &Service, kind: &str) -> Option<(String, String)> {
+    let conditions = service.status.as_ref()?.conditions.as_ref()?;
+    let condition = conditions.iter().find(|condition| condition.type_.strip_prefix("cairn.dev/") == Some(kind))?;
+    Some((condition.status.clone(), condition.reason.clone()))
+}
+
+fn owned(status: &str, reason: &str) -> (String, String) {
+    (status.to_owned(), reason.to_owned())
+}
+
+/// Waits until Service web says this of its addresses and of their announcement, and beside it what somebody else says.
+async fn says(services: &Api<Service>, [assigned, announced]: [(&str, &str); 2]) -> Result<()> {
+    wait_for(&format!("Service web says {assigned:?}, {announced:?}"), TOLD_WITHIN, async || {
+        let service = services.get("web").await?;
+        for (kind, (status, reason)) in [("AddressAssigned", assigned), ("Announced", announced)] {
+            let said = said(&service, kind);
+            ensure!(said == Some(owned(status, reason)), "{kind}: {said:?}");
+        }
+        let conditions = json!(service.status.and_then(|status| status.conditions));
+        let others = conditions.as_array().into_iter().flatten().filter(|said| said["type"] == "example.net/Ready");
+        let others: Vec<_> = others.cloned().collect();
+        ensure!(others == [somebody_elses()], "{others:?}");
+        Ok(())
+    })
+    .await
+}
+
+/// How often Cairn has written each Service's status, for its addresses and for its conditions.
+fn writes(lab: &Lab) -> Result<BTreeMap<String, (usize, usize)>> {
+    let mut counts = BTreeMap::<_, (usize, usize)>::new();
+    for write in lab.control_plane().writes_by_cairn()? {
+        if write.resource == "services/status" {
+            let is_of_conditions = write.is_of_service_conditions();
+            let (addresses, conditions) = counts.entry(write.name).or_default();
+            *(if is_of_conditions { conditions } else { addresses }) += 1;
+        }
+    }
+    Ok(counts)
+}
+
+/// Waits until the agents of these nodes report a session.
+async fn sessions_of(lab: &Lab, nodes: &[&str]) -> Result<()> {
+    let reports: Api<NodeReport> = Api::all(lab.kube().clone());
+    for node in nodes {
+        wait_for(&format!("{node} reports a session"), TOLD_WITHIN, async || {
+            let status = reports.get(node).await?.status.context("no status")?;
+            ensure!(status.bgp.established == 1, "{:?}", status.bgp);
+            Ok(())
+        })
+        .await?;
+    }
+    Ok(())
+}
