@@ -287,4 +287,31 @@ mod tests {
             assert_eq!(view.unread_pod_cidrs, unread, "{spec}");
         }
     }
+
+    #[test]
+    fn conditions_are_read_ours_by_what_they_say_and_others_as_they_stand() {
+        let condition = |kind: &str, status: &str| {
+            json!({ "type": kind, "status": status, "reason": "Why", "message": "because",
+                    "lastTransitionTime": "2027-01-15T08:00:00Z" })
+        };
+        let view = |conditions: serde_json::Value| {
+            let object = json!({
+                "metadata": { "name": "web", "namespace": "default" }, "spec": {}, "status": { "conditions": conditions },
+            });
+            service(&serde_json::from_value(object).expect("a Service")).expect("a view")
+        };
+        let others = condition("example.net/Ready", "False");
+        let all = view(json!([condition(ANNOUNCED, "Unknown"), others, condition(ADDRESS_ASSIGNED, "True")]));
+        let says = |status| Condition { status, reason: "Why".to_owned(), message: "because".to_owned() };
+        let ours = |status| Some(ServiceCondition { says: says(status), since_seconds: 1_800_000_000 });
+        assert_eq!(all.conditions.address_assigned, ours(Truth::True));
+        assert_eq!(all.conditions.announced, ours(Truth::Unknown));
+        assert_eq!(json!(all.conditions.others), json!([others]));
+        assert_eq!(all.assigned_seconds, Some(1_800_000_000), "since when it has its addresses");
+        for conditions in
+            [json!([condition(ADDRESS_ASSIGNED, "False")]), json!([condition(ANNOUNCED, "True")]), json!([])]
+        {
+            assert_eq!(view(conditions).assigned_seconds, None);
+        }
+    }
 }

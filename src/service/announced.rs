@@ -261,7 +261,7 @@ mod tests {
     use super::*;
     use crate::api::BgpReport;
     use crate::model::views::{Condition, Ingress, IpMode, ServiceCondition};
-    use crate::model::cases;
+    use crate::service::cases;
 
     fn name(node: &str) -> NodeName {
         node.parse().expect("a node name")

@@ -114,7 +114,7 @@ pub fn list(
 mod tests {
     use super::*;
     use crate::model::views::{ForeignCondition, Ingress, IpMode};
-    use crate::model::cases;
+    use crate::service::cases;
 
     fn said(status: Truth, reason: &str, message: &str) -> Option<ServiceCondition> {
         let says = Condition { status, reason: reason.to_owned(), message: message.to_owned() };

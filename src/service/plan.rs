@@ -188,7 +188,7 @@ mod tests {
     use crate::api::{AddressPoolSpec, AddressPoolStatus};
     use crate::config::Pool;
     use crate::model::views::{Condition, Ingress, ServiceCondition, ServiceConditions, Truth};
-    use crate::model::cases;
+    use crate::service::cases;
 
     fn key(name: &str) -> ServiceKey {
         ServiceKey::new("default", name)

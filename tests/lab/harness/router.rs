@@ -63,6 +63,22 @@ impl Router {
         self.namespace.exec(["birdc", "-r", "-s", &control, question]).await
     }
 
+    /// Ends all sessions with nodes, and lets none begin.
+    pub(crate) async fn close_sessions(&self) -> Result<()> {
+        // The session of each node is a protocol of its own, named after the one that waits for them.
+        self.order("disable \"node*\"").await
+    }
+
+    /// Lets sessions begin again.
+    pub(crate) async fn open_sessions(&self) -> Result<()> {
+        self.order("enable \"node*\"").await
+    }
+
+    async fn order(&self, order: &str) -> Result<()> {
+        let control = self.control.display().to_string();
+        self.namespace.exec(["birdc", "-s", &control, order]).await.map(drop)
+    }
+
     /// The next hops that the nodes have announced for `prefix`.
     pub(crate) async fn next_hops(&self, prefix: &str) -> Result<BTreeSet<IpAddr>> {
         self.connect().await?.next_hops(prefix).await
