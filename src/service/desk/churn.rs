@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::tests::said;
 use super::*;
 use crate::api::AddressPoolSpec;
 use crate::config::Pool;
@@ -21,7 +22,9 @@ struct World {
 impl World {
     fn new() -> Self {
         let (desk, services, pools) = (Desk::new(7, Scope::Default, 4), BTreeMap::new(), BTreeMap::new());
-        Self { desk, version: 0, now: 0, services, pools, writes: 0 }
+        let mut world = Self { desk, version: 0, now: 0, services, pools, writes: 0 };
+        world.desk.hear_entrances(|_, _| {}, world.at());
+        world
     }
 
     fn at(&self) -> Now {
@@ -96,6 +99,11 @@ impl World {
                     let result = failure.map_or_else(|| self.take_pool(&name, *status).ok_or(WriteError::Gone), Err);
                     Answered::Pool(name, result.map(Box::new))
                 }
+                Write::Conditions(key, version, list) => {
+                    let taken = || self.take_conditions(&key, &version, &list).ok_or(WriteError::Gone);
+                    let result = failure.map_or_else(taken, Err);
+                    Answered::Conditions(key, result.map(Box::new))
+                }
             };
             self.desk.answered(answered, now);
         }
@@ -109,8 +117,16 @@ impl World {
         let view = ServiceView {
             finalizers: action.finalizers.clone().unwrap_or_else(|| before.finalizers.clone()),
             ingress: action.ingress.iter().map(entry).collect(),
+            conditions: if action.conditions.is_some() { Default::default() } else { before.conditions.clone() },
             ..ServiceView::clone(before)
         };
+        self.put(view.clone());
+        Some(ServiceView { resource_version: self.version.to_string(), ..view })
+    }
+
+    fn take_conditions(&mut self, key: &ServiceKey, version: &str, list: &Value) -> Option<ServiceView> {
+        let before = self.services.get(key).filter(|view| view.resource_version == version)?;
+        let view = ServiceView { conditions: said(list), ..ServiceView::clone(before) };
         self.put(view.clone());
         Some(ServiceView { resource_version: self.version.to_string(), ..view })
     }

@@ -195,16 +195,20 @@ fn reasons(list: &Value) -> Vec<(&str, &str)> {
     all.iter().filter_map(|said| Some((said["status"].as_str()?, said["reason"].as_str()?))).collect()
 }
 
-/// The Service as it is after such a write.
-fn saying(version: u32, list: &Value) -> ServiceView {
-    let said = |place: usize| {
-        let text = |field: &str| list[place][field].as_str().expect("a text").to_owned();
-        let status = serde_json::from_value(list[place]["status"].clone()).expect("a status");
+/// Both conditions as such a write leaves them, or none.
+pub(super) fn said(list: &Value) -> ServiceConditions {
+    let said = |said: &Value| {
+        let text = |field: &str| said[field].as_str().expect("a text").to_owned();
+        let status = serde_json::from_value(said["status"].clone()).expect("a status");
         let says = Condition { status, reason: text("reason"), message: text("message") };
-        Some(ServiceCondition { says, since_seconds: 0 })
+        ServiceCondition { says, since_seconds: 0 }
     };
-    let conditions = ServiceConditions { address_assigned: said(0), announced: said(1), others: Vec::new() };
-    ServiceView { conditions, ..view(version, Some("10.60.0.10")) }
+    let [address_assigned, announced] = [0, 1].map(|place| list.get(place).map(said));
+    ServiceConditions { address_assigned, announced, others: Vec::new() }
+}
+
+fn saying(version: u32, list: &Value) -> ServiceView {
+    ServiceView { conditions: said(list), ..view(version, Some("10.60.0.10")) }
 }
 
 fn conditions_written(desk: &mut Desk, version: u32, list: &Value, now: Now) {
