@@ -26,8 +26,6 @@ const CARRIERS: usize = 8;
 pub struct Outcome {
     /// The routes that the kernel room was asked for and has dealt with.
     pub settled: Arc<FibWish>,
-    /// Whether that is all that it was asked for.
-    pub is_settled: bool,
     /// Routes the kernel has not got, and why.
     pub failed: BTreeMap<FibRoute, (RouteExceptionReason, String)>,
     /// Whether the next hops that were asked answer (ARP, NDP).
@@ -119,7 +117,7 @@ fn routes(desired: &Desired, outcome: &Outcome) -> RouteReport {
     carriers.truncate(CARRIERS);
     RouteReport {
         wanted: count(plan.pod_cidrs),
-        installed: count(installed(plan, outcome)),
+        installed: count(installed(desired, outcome)),
         nodes_without: count(nodes_without),
         carried,
         carriers,
@@ -129,14 +127,15 @@ fn routes(desired: &Desired, outcome: &Outcome) -> RouteReport {
     }
 }
 
-/// How many pod CIDRs have their route in the kernel.
-fn installed(plan: &RoutePlan, outcome: &Outcome) -> usize {
-    // Then what failed is all that is missing, and there is no need to look for each.
-    if outcome.is_settled {
-        let failed = outcome.failed.keys().filter(|route| plan.wanted.contains(route)).count();
-        return plan.wanted.count() - failed;
-    }
-    plan.wanted.routes().filter(|route| outcome.is_installed(route)).count()
+/// How many pod CIDRs have their route in the kernel: all but those that failed, and of those that the kernel
+/// room has not dealt with yet the ones that it has not got.
+fn installed(desired: &Desired, outcome: &Outcome) -> usize {
+    let wanted = &desired.routes.wanted;
+    let open: BTreeSet<Prefix> = desired.fib.changed_since(&outcome.settled).into_iter().collect();
+    let missing = open.iter().flat_map(|destination| wanted.to(destination));
+    let missing = missing.filter(|route| !outcome.is_installed(route)).count();
+    let failed = outcome.failed.keys().filter(|route| !open.contains(&route.destination) && wanted.contains(route));
+    wanted.count() - missing - failed.count()
 }
 
 fn is_carried(exception: &RouteException, outcome: &Outcome) -> bool {

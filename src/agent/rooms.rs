@@ -152,8 +152,7 @@ impl Rooms {
             &self.speaker_status.borrow(),
             wrong_peers,
         );
-        let is_settled = self.routes.borrow().as_ref().is_some_and(|wish| Arc::ptr_eq(wish, &outcome.settled));
-        Outcome { neighbours, is_settled, forwarding: self.forwarding.borrow().clone(), ..outcome }
+        Outcome { neighbours, forwarding: self.forwarding.borrow().clone(), ..outcome }
     }
 
     /// Hands over the report; without one, nothing is written any more.
