@@ -5,17 +5,19 @@
 //! that hold on this node. Where they give one prefix to one peer, it has the communities of all, the
 //! highest local preference, the lowest MED and the fewest prepended AS numbers that any of them names.
 
+mod book;
 mod pools;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use self::book::{Book, Count, Speakers, Statement};
 use self::pools::PoolIndex;
 use crate::agent::entries::EntryPlan;
 use crate::agent::last_good::{Checked, created_seconds};
 use crate::agent::node_addresses::NodeAddresses;
-use crate::agent::snapshot::{NodeRouteView, Objects, PoolView, Snapshot};
+use crate::agent::snapshot::{Objects, PoolView, Snapshot};
 use crate::api::{self, AdvertException};
 use crate::config::advertisement::{Advertised, Bgp, How, ServiceChoice};
 use crate::config::peer::Peer;
@@ -40,26 +42,33 @@ pub fn advertisement(object: &api::Advertisement) -> Option<Checked<Advertisemen
     Some(Checked::new(check, created_seconds(object)))
 }
 
-/// Plans, and plans again only when something changed that announcements follow from.
+/// Plans, and remembers what it planned from: a Service that came, changed or went costs what is said of it,
+/// and the result is that of planning everything anew.
 #[derive(Debug, Clone, Default)]
 pub struct Announcer {
     ground: Option<Ground>,
+    entries: SharedMap<ServiceKey, Vec<IpAddr>>,
+    services: Objects<ServiceView>,
+    pods: Pods,
+    book: Book,
     plan: AnnouncePlan,
 }
 
-/// What announcements follow from.
+/// What all announcements hang on.
 #[derive(Debug, Clone, PartialEq)]
 struct Ground {
-    entries: SharedMap<ServiceKey, Vec<IpAddr>>,
-    services: Objects<ServiceView>,
     advertisements: Vec<Arc<Advertisement>>,
     pools: Vec<Arc<PoolView>>,
     labels: BTreeMap<String, String>,
-    routers: Vec<Arc<Peer>>,
-    sessions: Vec<Arc<Peer>>,
-    pod_cidrs: Vec<Prefix>,
-    /// The addresses of all nodes, which keep a network around pod CIDRs from being announced.
-    nodes: Option<Objects<NodeRouteView>>,
+    peers: Vec<Arc<Peer>>,
+}
+
+/// What is said of the node's own pod CIDRs.
+#[derive(Debug, Clone, PartialEq, Default)]
+struct Pods {
+    statements: Vec<Statement>,
+    aggregates: BTreeSet<Prefix>,
+    exceptions: Vec<AdvertException>,
 }
 
 impl Announcer {
@@ -71,40 +80,64 @@ impl Announcer {
         entries: &EntryPlan,
         peers: &[Arc<Peer>],
     ) -> AnnouncePlan {
-        let is_wide = |advertisement: &Arc<Advertisement>| {
-            matches!(&advertisement.how, How::Bgp(_)) && advertisement.what == Advertised::PodCidrs
-        };
-        let own = snapshot.node_routes.get(snapshot.me.as_str());
         let ground = Ground {
-            entries: entries.entries.clone(),
-            services: snapshot.services.clone(),
             advertisements: snapshot.advertisements.clone(),
             pools: snapshot.pools.clone(),
             labels: snapshot.labels.clone(),
-            routers: snapshot.peers.clone(),
-            sessions: peers.to_vec(),
-            pod_cidrs: own.map(|own| own.pod_cidrs.clone()).unwrap_or_default(),
-            nodes: snapshot.advertisements.iter().any(is_wide).then(|| snapshot.node_routes.clone()),
+            peers: peers.to_vec(),
         };
-        if self.ground.as_ref() != Some(&ground) {
-            self.plan = plan(snapshot, of_nodes, entries, peers);
-            self.ground = Some(ground);
+        let is_anew = self.ground.as_ref() != Some(&ground);
+        if is_anew {
+            *self = Self { ground: Some(ground), book: Book::new(peers.len()), ..Self::default() };
+        }
+        let stage = Stage::new(snapshot, peers);
+        let has_changed =
+            self.count_pods(stage.pods(snapshot, of_nodes)) | self.count_services(&stage, snapshot, entries);
+        if is_anew || has_changed {
+            let told = self.book.settle(|speakers| merged(speakers, &stage.voices));
+            let by_peer = peers.iter().zip(told).map(|(peer, told)| (peer.name.clone(), Arc::new(told.clone())));
+            let by_peer = by_peer.collect();
+            let too_many = self.book.speakers().filter_map(|speakers| too_many_communities(speakers, &stage.voices));
+            self.plan = AnnouncePlan {
+                by_peer,
+                pod_aggregates: self.pods.aggregates.clone(),
+                exceptions: self.pods.exceptions.iter().cloned().chain(too_many).collect(),
+            };
         }
         self.plan.clone()
     }
-}
 
-/// Plans what this node tells the peers that it keeps sessions with.
-pub fn plan(snapshot: &Snapshot, of_nodes: &NodeAddresses, entries: &EntryPlan, peers: &[Arc<Peer>]) -> AnnouncePlan {
-    let mut planner = Planner::new(snapshot, of_nodes, peers);
-    for (key, addresses) in entries.entries.iter() {
-        if let Some(service) = snapshot.services.get(&key.to_string()) {
-            addresses.iter().for_each(|address| planner.service_address(service, *address));
+    /// Whether something else is said of the own pod CIDRs.
+    fn count_pods(&mut self, now: Pods) -> bool {
+        if self.pods == now {
+            return false;
         }
+        let before = std::mem::replace(&mut self.pods, now);
+        before.statements.iter().for_each(|statement| self.book.count(*statement, Count::Take));
+        self.pods.statements.iter().for_each(|statement| self.book.count(*statement, Count::Add));
+        true
     }
-    let own = snapshot.node_routes.get(snapshot.me.as_str());
-    own.into_iter().flat_map(|route| &route.pod_cidrs).for_each(|cidr| planner.pod_cidr(*cidr));
-    planner.finish()
+
+    /// Whether something else is said of Services.
+    fn count_services(&mut self, stage: &Stage<'_>, snapshot: &Snapshot, entries: &EntryPlan) -> bool {
+        let mut changed: BTreeSet<ServiceKey> =
+            entries.entries.differences(&self.entries).map(|(key, ..)| key.clone()).collect();
+        let services = snapshot.services.differences(&self.services);
+        let keys = services.filter_map(|(_, old, new)| new.or(old)).map(|service| &service.key);
+        changed.extend(keys.filter(|key| entries.entries.contains_key(*key)).cloned());
+        let services = std::mem::replace(&mut self.services, snapshot.services.clone());
+        let before = std::mem::replace(&mut self.entries, entries.entries.clone());
+        for key in &changed {
+            for (services, entries, count) in
+                [(&services, &before, Count::Take), (&self.services, &self.entries, Count::Add)]
+            {
+                let Some((service, addresses)) = services.get(&key.to_string()).zip(entries.get(key)) else { continue };
+                let statements = addresses.iter().flat_map(|address| stage.service_address(service, *address));
+                statements.for_each(|statement| self.book.count(statement, count));
+            }
+        }
+        !changed.is_empty()
+    }
 }
 
 /// An Advertisement, and what it has to say on this node.
@@ -114,24 +147,14 @@ struct Voice<'a> {
     bgp: Option<(&'a Bgp, Vec<usize>)>,
 }
 
-/// Which Advertisements give a prefix to a peer, by their place.
-type Speakers = BTreeSet<usize>;
-
-struct Planner<'a> {
-    snapshot: &'a Snapshot,
-    of_nodes: &'a NodeAddresses,
-    peers: &'a [Arc<Peer>],
+/// Those who say something, and the pools that they speak of.
+struct Stage<'a> {
     voices: Vec<Voice<'a>>,
     pools: PoolIndex<'a>,
-    /// What every peer is told, because no Advertisement selects it.
-    plain: BTreeSet<Prefix>,
-    /// What a peer is told because Advertisements say so.
-    spoken: BTreeMap<(usize, Prefix), Speakers>,
-    plan: AnnouncePlan,
 }
 
-impl<'a> Planner<'a> {
-    fn new(snapshot: &'a Snapshot, of_nodes: &'a NodeAddresses, peers: &'a [Arc<Peer>]) -> Self {
+impl<'a> Stage<'a> {
+    fn new(snapshot: &'a Snapshot, peers: &[Arc<Peer>]) -> Self {
         let told = |bgp: &Bgp| {
             let told = peers.iter().enumerate().filter(|(_, peer)| bgp.peers.takes(&peer.name, &peer.labels));
             told.map(|(place, _)| place).collect()
@@ -143,19 +166,11 @@ impl<'a> Planner<'a> {
             };
             Voice { advertisement, bgp }
         };
-        Self {
-            snapshot,
-            of_nodes,
-            peers,
-            voices: snapshot.advertisements.iter().map(voice).collect(),
-            pools: PoolIndex::of(&snapshot.pools),
-            plain: BTreeSet::new(),
-            spoken: BTreeMap::new(),
-            plan: AnnouncePlan::default(),
-        }
+        let voices = snapshot.advertisements.iter().map(voice).collect();
+        Self { voices, pools: PoolIndex::of(&snapshot.pools) }
     }
 
-    fn service_address(&mut self, service: &ServiceView, address: IpAddr) {
+    fn service_address(&self, service: &ServiceView, address: IpAddr) -> Vec<Statement> {
         let pool = self.pools.find(address);
         let selects = |advertisement: &Advertisement| match &advertisement.what {
             Advertised::Services(choice) => takes(choice, service, pool.map(|(_, pool)| pool)),
@@ -166,67 +181,60 @@ impl<'a> Planner<'a> {
             let (length, (block, _)) = bgp.length(host.family()).zip(pool)?;
             block.aggregate(address, length)
         };
-        let selecting = self.selecting(selects);
-        self.say(&selecting, host, |_, bgp| around(bgp).unwrap_or(host));
+        self.say(selects, host, |bgp| around(bgp).unwrap_or(host))
     }
 
-    fn pod_cidr(&mut self, cidr: Prefix) {
+    fn pods(&self, snapshot: &Snapshot, of_nodes: &NodeAddresses) -> Pods {
+        let mut pods = Pods::default();
+        let own = snapshot.node_routes.get(snapshot.me.as_str());
+        for &cidr in own.into_iter().flat_map(|route| &route.pod_cidrs) {
+            self.pod_cidr(cidr, snapshot, of_nodes, &mut pods);
+        }
+        pods
+    }
+
+    fn pod_cidr(&self, cidr: Prefix, snapshot: &Snapshot, of_nodes: &NodeAddresses, pods: &mut Pods) {
         let mut fits = BTreeMap::new();
         for voice in &self.voices {
             let Some((bgp, _)) = &voice.bgp else { continue };
             let Some(network) = around(cidr, bgp).filter(|_| voice.advertisement.what == Advertised::PodCidrs) else {
                 continue;
             };
-            let stranger = fits.entry(network).or_insert_with(|| stranger(self.snapshot, self.of_nodes, network));
+            let stranger = fits.entry(network).or_insert_with(|| stranger(snapshot, of_nodes, network));
             if let Some(stranger) = stranger {
                 let message = format!("{cidr} is announced as it is: {network} holds {stranger}");
                 let advertisement = voice.advertisement.name.to_string();
-                self.plan.exceptions.push(AdvertException { advertisement, message });
+                pods.exceptions.push(AdvertException { advertisement, message });
             }
         }
         fits.retain(|_, stranger| stranger.is_none());
-        let selecting = self.selecting(|advertisement| advertisement.what == Advertised::PodCidrs);
-        self.say(&selecting, cidr, |_, bgp| {
-            around(cidr, bgp).filter(|network| fits.contains_key(network)).unwrap_or(cidr)
-        });
-        self.plan.pod_aggregates.extend(fits.into_keys());
-    }
-
-    fn selecting(&self, selects: impl Fn(&Advertisement) -> bool) -> Vec<usize> {
-        let selecting = self.voices.iter().enumerate().filter(|(_, voice)| selects(voice.advertisement));
-        selecting.map(|(place, _)| place).collect()
+        pods.statements.extend(self.say(
+            |advertisement| advertisement.what == Advertised::PodCidrs,
+            cidr,
+            |bgp| around(cidr, bgp).filter(|network| fits.contains_key(network)).unwrap_or(cidr),
+        ));
+        pods.aggregates.extend(fits.into_keys());
     }
 
     /// Says as the selecting Advertisements do; without any, `plain` to everyone.
-    fn say(&mut self, selecting: &[usize], plain: Prefix, prefix: impl Fn(&Advertisement, &Bgp) -> Prefix) {
-        if selecting.is_empty() {
-            self.plain.insert(plain);
-        }
-        for &place in selecting {
-            let Voice { advertisement, bgp: Some((bgp, peers)) } = &self.voices[place] else { continue };
-            let prefix = prefix(advertisement, bgp);
-            for &peer in peers {
-                self.spoken.entry((peer, prefix)).or_default().insert(place);
+    fn say(
+        &self,
+        selects: impl Fn(&Advertisement) -> bool,
+        plain: Prefix,
+        prefix: impl Fn(&Bgp) -> Prefix,
+    ) -> Vec<Statement> {
+        let selecting = self.voices.iter().enumerate().filter(|(_, voice)| selects(voice.advertisement));
+        let mut is_plain = true;
+        let mut statements = Vec::new();
+        for (advertisement, voice) in selecting {
+            is_plain = false;
+            if let Some((bgp, peers)) = &voice.bgp {
+                let prefix = prefix(bgp);
+                statements.extend(peers.iter().map(|&peer| Statement::Spoken { peer, prefix, advertisement }));
             }
         }
-    }
-
-    fn finish(mut self) -> AnnouncePlan {
-        let nothing = Arc::new(PathAttributes::default());
-        let plain: Arc<Adverts> = Arc::new(self.plain.iter().map(|prefix| (*prefix, Arc::clone(&nothing))).collect());
-        let mut paths = BTreeMap::<&Speakers, Arc<PathAttributes>>::new();
-        for (place, peer) in self.peers.iter().enumerate() {
-            let mut told = Arc::clone(&plain);
-            for ((_, prefix), speakers) in self.spoken.iter().filter(|((peer, _), _)| *peer == place) {
-                let path = paths.entry(speakers).or_insert_with(|| Arc::new(merged(speakers, &self.voices)));
-                Arc::make_mut(&mut told).insert(*prefix, Arc::clone(path));
-            }
-            self.plan.by_peer.insert(peer.name.clone(), told);
-        }
-        for speakers in paths.keys() {
-            self.plan.exceptions.extend(too_many_communities(speakers, &self.voices));
-        }
-        self.plan
+        statements.extend(is_plain.then_some(Statement::Plain(plain)));
+        statements
     }
 }
 

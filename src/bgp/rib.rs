@@ -83,7 +83,7 @@ impl AdjRibOut {
         self.withheld.clear();
         // What is still to be sent again stays so, if it is still wished.
         let again: BTreeSet<Prefix> = std::mem::take(&mut self.to_announce).into_values().flatten().collect();
-        for (prefix, path) in adverts {
+        for (prefix, path) in adverts.iter() {
             let family = prefix.family();
             if let Some(why) = self.obstacle(family) {
                 *self.withheld.entry(why).or_default() += 1;

@@ -324,7 +324,7 @@ impl Session {
         let local_address = self.link.connection().and_then(|connection| connection.local_address().ok());
         let (Some(exchange), Some(local_address)) = (&mut self.exchange, local_address) else { return };
         let next_hops = session_next_hops(local_address, self.wish.next_hops);
-        let nothing = Adverts::new();
+        let nothing = Adverts::default();
         let adverts = self.wish.adverts.get(&self.config.name).map_or(&nothing, |adverts| &**adverts);
         exchange.rib.want(adverts, next_hops, self.wish.complete);
     }

@@ -3,7 +3,7 @@
 //! The agent's pure core makes these of what the cluster says; the kernel and BGP rooms make them
 //! true. Each is the whole wish, so a lost message cannot leave half of one behind.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -12,11 +12,12 @@ use serde::{Deserialize, Serialize};
 
 use super::net::Prefix;
 use super::path::PathAttributes;
+use super::shared_map::SharedMap;
 
 /// What to announce to one BGP peer: each prefix whose packets should come here, and what is said of it.
 ///
 /// Prefixes of which the same is said share it, and go into one message.
-pub type Adverts = BTreeMap<Prefix, Arc<PathAttributes>>;
+pub type Adverts = SharedMap<Prefix, Arc<PathAttributes>>;
 
 /// This node's own addresses to name as next hop, one a family.
 ///

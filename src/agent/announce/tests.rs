@@ -55,7 +55,7 @@ fn scene(advertisements: &[Arc<Advertisement>]) -> Snapshot {
 fn planned_of(snapshot: &Snapshot) -> AnnouncePlan {
     let of_nodes = NodeAddresses::of(&snapshot.node_routes);
     let entries = entries::plan(snapshot, &of_nodes, &mut Memory::default(), Moment::default());
-    plan(snapshot, &of_nodes, &entries, &snapshot.peers)
+    Announcer::default().plan(snapshot, &of_nodes, &entries, &snapshot.peers)
 }
 
 fn planned(advertisements: &[Arc<Advertisement>]) -> AnnouncePlan {
@@ -246,7 +246,8 @@ fn communities_beyond_what_a_message_holds_are_left_out_and_told() {
         )
     };
     let plan = planned(&[of(1), of(2), of(3), of(4), of(5)]);
-    let path = &plan.by_peer[&"a".parse().expect("a name")][&"10.60.0.10/32".parse().expect("a prefix")];
+    let told = &plan.by_peer[&"a".parse().expect("a name")];
+    let path = told.get(&"10.60.0.10/32".parse().expect("a prefix")).expect("it is told");
     assert_eq!(path.communities.len(), 128);
     assert_eq!(plan.exceptions.len(), 1);
     assert!(plan.exceptions[0].message.starts_with("gives routes 160 communities together with a2, a3, a4, a5"));

@@ -177,8 +177,8 @@ fn prefixes_of_which_the_same_is_said_share_their_updates() {
     let hosts = |of: &[u8]| of.iter().map(|n| format!("10.60.0.{n}/32")).collect::<Vec<_>>();
     let texts = [hosts(&odd), hosts(&even)];
     let [odd, even] = [0, 1].map(|i| texts[i].iter().map(String::as_str).collect::<Vec<_>>());
-    let mut wish = announced_by(&path(1), &odd);
-    wish.extend(announced_by(&path(2), &even));
+    let both = [announced_by(&path(1), &odd), announced_by(&path(2), &even)];
+    let wish = both.iter().flat_map(Adverts::iter).map(|(prefix, path)| (*prefix, Arc::clone(path))).collect();
     let mut rib = rib(BOTH);
     rib.want(&wish, hops(), false);
     let said: Vec<_> = drain(&mut rib).iter().map(|update| (update.attributes.med, update.announced.len())).collect();
@@ -206,7 +206,7 @@ fn what_an_advertisement_says_is_told_and_a_change_of_it_without_a_withdrawal() 
     let mut wish = announced_by(&preferred, &["10.60.0.1/32", "10.60.0.2/32"]);
     external.want(&wish, hops(), true);
     assert_eq!(story(&drain(&mut external)), ".IPv4 .IPv6");
-    wish.extend(adverts(&["10.60.0.2/32"]));
+    adverts(&["10.60.0.2/32"]).iter().for_each(|(prefix, path)| drop(wish.insert(*prefix, Arc::clone(path))));
     external.want(&wish, hops(), true);
     assert_eq!(story(&drain(&mut external)), "+10.60.0.2/32");
 
@@ -262,7 +262,7 @@ proptest! {
         };
         let mut rib = rib(BOTH);
         let mut peer: BTreeMap<Prefix, (IpAddr, Option<u32>)> = BTreeMap::new();
-        let mut last = (Adverts::new(), hops());
+        let mut last = (Adverts::default(), hops());
         let end = [Event::Want(BTreeMap::from([(1, 0), (7, 1)]), true, false), Event::Send];
         for event in events.into_iter().chain(end) {
             match event {
