@@ -127,7 +127,7 @@ impl Planner {
         Arc::clone(&self.plan)
     }
 
-    /// The networks of this node and the addresses of everybody's nodes, as of the last plan.
+    /// The addresses of all nodes, as of the last plan.
     pub fn node_addresses(&self) -> &NodeAddresses {
         &self.addresses
     }

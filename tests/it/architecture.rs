@@ -178,6 +178,7 @@ const PURE: &[&str] = &[
     "agent/peers.rs",
     "agent/report.rs",
     "agent/routes.rs",
+    "agent/saved/change.rs",
     "agent/snapshot.rs",
     "agent/state.rs",
     "agent/witness.rs",
