@@ -180,11 +180,13 @@ fn limits(args: &Args, faults: &mut Vec<String>) -> Limits {
 }
 
 fn server(flags: &flags::Server, faults: &mut Vec<String>) -> ServerOptions {
-    if !(flags.kube_api_qps.is_finite() && flags.kube_api_qps >= 0.0) {
-        faults.push("--kube-api-qps is a number from 0 (no limit) on".to_owned());
+    if !flags.kube_api_qps.is_finite() {
+        faults.push("--kube-api-qps must be a number: 0 or less is no limit".to_owned());
     }
-    let burst = u32::try_from(flags.kube_api_burst).ok().filter(|burst| *burst > 0 || flags.kube_api_qps == 0.0);
-    if burst.is_none() {
+    // As client-go has it, and manifests that were written for it.
+    let is_unlimited = flags.kube_api_qps <= 0.0;
+    let burst = u32::try_from(flags.kube_api_burst).ok().filter(|burst| *burst > 0);
+    if burst.is_none() && !is_unlimited {
         faults.push("--kube-api-burst must be a positive number".to_owned());
     }
     let url = Some(flags.master.as_str())
@@ -193,7 +195,7 @@ fn server(flags: &flags::Server, faults: &mut Vec<String>) -> ServerOptions {
     ServerOptions {
         kubeconfig: path(&flags.kubeconfig),
         url,
-        rate: (flags.kube_api_qps > 0.0).then_some((flags.kube_api_qps, burst.unwrap_or(1))),
+        rate: (!is_unlimited).then_some((flags.kube_api_qps, burst.unwrap_or(1))),
     }
 }
 

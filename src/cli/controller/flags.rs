@@ -93,7 +93,7 @@ pub struct Server {
     /// URL of the API server, in place of the kubeconfig's.
     #[arg(long, value_name = "URL", default_value = "", hide_default_value = true)]
     pub master: String,
-    /// Requests a second; 0 leaves it to the API server to hold us back.
+    /// Requests a second; 0 or less leaves it to the API server to hold us back.
     #[arg(long, value_name = "RATE", default_value_t = 0.0, allow_negative_numbers = true)]
     pub kube_api_qps: f64,
     /// Requests at once before --kube-api-qps counts.

@@ -20,8 +20,9 @@ use crate::controller;
 use crate::telemetry::log;
 
 /// Run for the cluster: initialize Nodes, give Services their addresses, see to routes.
+// As Go's flags have it, and charts that add flags to those they have: the last one counts.
 #[derive(Debug, clap::Args)]
-#[command(version)]
+#[command(version, args_override_self = true)]
 pub struct Args {
     #[command(flatten)]
     generic: flags::Generic,

@@ -224,8 +224,26 @@ fn without_flags_a_config_is_made_that_has_no_limit_of_requests_and_fifty_writes
     assert_eq!((options.controllers.len(), options.identities), (Controller::ALL.len(), Identities::One));
     assert_eq!(options.serving.expect("a port").certificate, CertificateSource::Memory);
     assert_eq!(options.migration, None);
+    assert_eq!(checked(&["--kube-api-qps=-1"]).controller.server.rate, None);
     assert!(checked(&["--secure-port=0"]).controller.serving.is_none());
     assert!(checked(&["--leader-elect=false"]).controller.lease.is_none());
+}
+
+#[test]
+fn of_a_flag_given_twice_the_last_counts_and_lists_add_up() {
+    let Checked { controller, log, .. } = checked(&[
+        "--leader-elect=false",
+        "--controllers=*",
+        "--secure-port=1",
+        "--v=2",
+        "--leader-elect",
+        "--controllers=-service",
+        "--secure-port=2",
+        "-v=4",
+    ]);
+    assert!(controller.lease.is_some());
+    assert!(!controller.controllers.contains(&Controller::Service) && controller.controllers.len() > 1);
+    assert_eq!((controller.serving.expect("a port").address.port(), log.verbosity), (2, 4));
 }
 
 /// Upstream's flags that have nothing to set here, with its own defaults.
@@ -336,6 +354,17 @@ fn faults_are_upstreams_and_told_all_at_once() {
             &["usage of --node-cidr-mask-size-ipv6 is not allowed for a single-stack IPv4 cluster"],
         ),
         ("allocation disabled", &["--cidr-allocator-type=CloudAllocator", "--service-cluster-ip-range=x"], &[]),
+        ("no limit of requests, as client-go has it", &["--kube-api-qps=-1", "--kube-api-burst=-1"], &[]),
+        (
+            "a limit without a burst",
+            &["--kube-api-qps=20", "--kube-api-burst=0"],
+            &["--kube-api-burst must be a positive number"],
+        ),
+        (
+            "a limit that is no number",
+            &["--kube-api-qps=NaN"],
+            &["--kube-api-qps must be a number: 0 or less is no limit"],
+        ),
         ("no cloud provider", &["--cloud-provider="], &["--cloud-provider cannot be empty"]),
         (
             "another lock",
