@@ -82,3 +82,31 @@ impl Metrics {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_label_are_upstreams() {
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(&mut registry);
+        let prefix = |text: &str| text.parse::<Prefix>().expect("a prefix");
+        let cluster = [ClusterCidr::new(prefix("10.244.0.0/16"), 24).expect("a cluster CIDR")];
+        metrics.allocated(&cluster, 2);
+        metrics.released(&cluster, &[prefix("10.244.3.0/24"), prefix("fd00::/64")]);
+        metrics.show(&cluster, &[Usage { taken: 64, size: 256 }]);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).expect("a String takes all text");
+        for line in [
+            "node_ipam_controller_cidrset_cidrs_allocations_total{clusterCIDR=\"10.244.0.0/16\"} 1",
+            "node_ipam_controller_cidrset_cidrs_releases_total{clusterCIDR=\"10.244.0.0/16\"} 1",
+            "node_ipam_controller_cirdset_max_cidrs{clusterCIDR=\"10.244.0.0/16\"} 256.0",
+            "node_ipam_controller_cidrset_usage_cidrs{clusterCIDR=\"10.244.0.0/16\"} 0.25",
+            "node_ipam_controller_cidrset_allocation_tries_per_request_bucket{le=\"1.0\",clusterCIDR=\"10.244.0.0/16\"} 0",
+            "node_ipam_controller_cidrset_allocation_tries_per_request_bucket{le=\"5.0\",clusterCIDR=\"10.244.0.0/16\"} 1",
+        ] {
+            assert!(text.lines().any(|printed| printed == line), "{line} is not in\n{text}");
+        }
+    }
+}

@@ -51,3 +51,25 @@ impl Metrics {
         self.renewals.get_or_create(&Lease { name: lease.to_owned() }).observe(took.as_secs_f64());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_renewal_is_timed_and_a_slow_path_counted_by_lease() {
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(&mut registry);
+        metrics.slow_path("l");
+        metrics.renewed("l", Duration::from_millis(20));
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).expect("a String takes all text");
+        for line in [
+            "leader_election_slowpath_total{name=\"l\"} 1",
+            "cairn_lease_renewal_duration_seconds_bucket{le=\"0.01\",name=\"l\"} 0",
+            "cairn_lease_renewal_duration_seconds_bucket{le=\"0.025\",name=\"l\"} 1",
+        ] {
+            assert!(text.lines().any(|printed| printed == line), "{line} is not in\n{text}");
+        }
+    }
+}
