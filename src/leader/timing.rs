@@ -141,6 +141,13 @@ mod tests {
     }
 
     #[test]
+    fn a_request_about_the_lease_may_take_half_the_renew_deadline_and_a_second_in_any_case() {
+        for (renew, want) in [(10.0, 5.0), (107.0, 53.5), (1.5, 1.0)] {
+            assert_eq!(timing(15.0, renew, 1.0).request_timeout(), Duration::from_secs_f64(want), "{renew}");
+        }
+    }
+
+    #[test]
     fn a_leader_is_overdue_twenty_seconds_after_its_lease() {
         let renewed = Moment::since_boot(Duration::from_secs(100));
         for (seconds, want) in [(0, false), (35, false), (36, true)] {
