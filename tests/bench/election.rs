@@ -14,6 +14,8 @@ mod floor;
 #[path = "../lab/harness/mod.rs"]
 #[expect(unused_imports, reason = "this lab has no router")]
 mod harness;
+#[path = "election/leader.rs"]
+mod leader;
 #[path = "many_nodes/mod.rs"]
 #[expect(dead_code, reason = "the benchmarks of many Nodes share it, and each uses a part of it")]
 mod many_nodes;
@@ -28,6 +30,7 @@ use floor::Floor;
 use harness::{Lab, Stopwatch, enclosure, namespace::Program, wait::wait_every};
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Node};
 use kube::{Api, api::ListParams};
+use leader::Watched;
 use many_nodes::{
     SETTLED_WITHIN, elapsed_after,
     events::{INITIALIZED, LEASE, holder, leases, until, watch_lease},
@@ -77,34 +80,36 @@ struct Loaded {
     lists: usize,
     renewals: Renewals,
     floor: Renewals,
-    lost_leases: i32,
+    lost_leases: u32,
 }
 
 async fn measure_renewals(lab: &Lab, leader: &mut Program, count: usize) -> Result<Loaded> {
-    let before = Renewals::scrape(lab).await?;
-    let transitions = transitions(lab).await?;
+    let mut leader = Watched::begin(lab, leader).await?;
     let (floor, crowd) = (Floor::begin(lab).await?, Crowd::gather(lab, CLIENTS).await?);
     let began = Stopwatch::start();
     let mut all_done = pin!(elapsed_after(began, async {
         register_all(lab.kube(), "node", count).await?;
         all_initialized(lab, count).await
     }));
-    let done_under_load = tokio::select! {
-        done = &mut all_done => Some(done?),
-        () = tokio::time::sleep(LOADED_AT_MOST) => None,
+    let loaded = async {
+        let done = tokio::time::timeout(LOADED_AT_MOST, &mut all_done).await;
+        tokio::time::sleep(LOADED.saturating_sub(began.elapsed())).await;
+        done.ok().transpose()
     };
-    tokio::time::sleep(LOADED.saturating_sub(began.elapsed())).await;
-    let renewals = Renewals::scrape(lab).await?.since(&before);
-    let floor = before.of(&floor.end()?);
+    let done_under_load = tokio::select! {
+        done = loaded => done?,
+        failed = leader.keep() => match failed? {},
+    };
+    leader.look().await;
+    let renewals = leader.renewals();
+    let floor = renewals.of(&floor.end()?);
     let (lasted, lists) = (began.elapsed(), crowd.disperse().await?);
-    leader.ensure_running()?;
     ensure!(lists > 0, "the crowd got no list");
     let all_initialized = match done_under_load {
         Some(took) => took,
         None => all_done.await?,
     };
-    let lost_leases = self::transitions(lab).await? - transitions;
-    Ok(Loaded { lasted, all_initialized, lists, renewals, floor, lost_leases })
+    Ok(Loaded { lasted, all_initialized, lists, renewals, floor, lost_leases: leader.ends() })
 }
 
 /// Looks once a second: a watch of the bench's own would be cut off under this load.
@@ -117,11 +122,6 @@ async fn all_initialized(lab: &Lab, count: usize) -> Result<()> {
         Ok(())
     })
     .await
-}
-
-async fn transitions(lab: &Lab) -> Result<i32> {
-    let spec = leases(lab.kube()).get(LEASE).await?.spec;
-    Ok(spec.and_then(|spec| spec.lease_transitions).unwrap_or_default())
 }
 
 /// From a leader's death until another one holds the Lease.

@@ -75,18 +75,19 @@ fn in_a_runtime_of_its_own(kubeconfig: PathBuf, level: String, stop: oneshot::Re
 async fn renew_for_ever(kubeconfig: &Path, level: &str, took: &mut Vec<Duration>) -> Result<()> {
     let client = control_plane::client(kubeconfig).await?;
     let named = json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": { "name": ACCOUNT } });
-    let mut lease = write(&client, Request::post(LEASES), &serde_json::from_value(named)?, level).await?;
+    let (mut lease, in_level) = write(&client, Request::post(LEASES), &serde_json::from_value(named)?).await?;
+    ensure!(in_level == level, "priority level {in_level:?}, not leader-election's, which is {level}");
     loop {
         tokio::time::sleep(PERIOD).await;
         lease.spec = Some(serde_json::from_value(held())?);
         let began = Stopwatch::start();
         let path = format!("{LEASES}/{ACCOUNT}");
-        let renewal = write(&client, Request::put(&path), &lease, level);
+        let renewal = write(&client, Request::put(&path), &lease);
         let answer = tokio::time::timeout(GIVEN_UP_AFTER, renewal).await;
         took.push(began.elapsed());
         lease = match answer {
-            Ok(renewed) => renewed?,
-            Err(_) => read(&client, &path).await?,
+            Ok(Ok((renewed, _))) => renewed,
+            Ok(Err(_)) | Err(_) => read(&client, &path).await,
         };
     }
 }
@@ -95,22 +96,29 @@ fn held() -> Value {
     json!({ "holderIdentity": ACCOUNT, "leaseDurationSeconds": 15, "renewTime": MicroTime(Timestamp::now()) })
 }
 
-async fn write(client: &Client, request: axum::http::request::Builder, lease: &Lease, level: &str) -> Result<Lease> {
+/// The Lease as written, and the priority level that this was done in.
+async fn write(client: &Client, request: axum::http::request::Builder, lease: &Lease) -> Result<(Lease, String)> {
     let request = request.header("content-type", "application/json").body(serde_json::to_vec(lease)?.into())?;
     let answer = client.send(request).await?;
-    let in_level = answer.headers().get(PRIORITY_LEVEL).and_then(|uid| uid.to_str().ok()).map(str::to_owned);
+    let in_level = answer.headers().get(PRIORITY_LEVEL).and_then(|uid| uid.to_str().ok()).unwrap_or_default();
+    let in_level = in_level.to_owned();
     let status = answer.status();
     let body = axum::body::to_bytes(Body::new(answer.into_body()), usize::MAX).await?;
     if !status.is_success() {
         bail!("a Lease of {ACCOUNT} was not written: {status} {}", String::from_utf8_lossy(&body));
     }
-    ensure!(in_level.as_deref() == Some(level), "priority level {in_level:?}, not leader-election's, which is {level}");
     let lease: Lease = serde_json::from_slice(&body)?;
     ensure!(lease.resource_version().is_some(), "a written Lease has a version");
-    Ok(lease)
+    Ok((lease, in_level))
 }
 
-/// What it is after a write without an answer; the time for this is nobody's renewal.
-async fn read(client: &Client, path: &str) -> Result<Lease> {
-    Ok(client.request(Request::get(path).body(Vec::new())?).await?)
+/// What it is after a write without a good answer; the time for this is nobody's renewal.
+async fn read(client: &Client, path: &str) -> Lease {
+    loop {
+        let request = Request::get(path).body(Vec::new()).expect("a path");
+        match tokio::time::timeout(GIVEN_UP_AFTER, client.request(request)).await {
+            Ok(Ok(lease)) => return lease,
+            Ok(Err(_)) | Err(_) => tokio::time::sleep(PERIOD).await,
+        }
+    }
 }

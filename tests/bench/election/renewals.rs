@@ -11,6 +11,7 @@ const METRIC: &str = "cairn_lease_renewal_duration_seconds_bucket{";
 const URL: &str = "https://127.0.0.1:10258/metrics";
 
 /// A histogram: upper bounds in seconds, and how many renewals took no longer.
+#[derive(Clone)]
 pub(crate) struct Renewals(Vec<(f64, u64)>);
 
 impl Renewals {
@@ -30,6 +31,11 @@ impl Renewals {
     /// Those after an earlier look.
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         Self(self.0.iter().zip(&earlier.0).map(|((bound, now), (_, then))| (*bound, now - then)).collect())
+    }
+
+    /// Both together.
+    pub(crate) fn plus(&self, other: &Self) -> Self {
+        Self(self.0.iter().zip(&other.0).map(|((bound, one), (_, other))| (*bound, one + other)).collect())
     }
 
     /// Others, counted within the same bounds: so that both figures are as coarse.
