@@ -6,6 +6,7 @@
 //! When the policy or the room for routes changes, the peer is asked to tell everything again (RFC 2918).
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -27,22 +28,43 @@ pub(super) struct AdjRibIn {
     local_address: IpAddr,
     import: Import,
     routes: Arc<LearnedRoutes>,
+    /// Those of them that have been in the own AS, and how often.
+    through_own: BTreeMap<Prefix, usize>,
     /// Routes that were refused for want of room since the peer last told everything.
     over_limit: usize,
     /// The families that the peer is to tell anew.
     to_ask: Families,
+    /// The families of which the peer has told everything once (RFC 4724 §2).
+    told: Families,
 }
 
 impl AdjRibIn {
     /// Nothing was told yet.
     pub(super) fn new(context: Context, local_asn: Asn, local_address: IpAddr, import: Import) -> Self {
-        let (routes, to_ask) = (Arc::default(), Families::default());
-        Self { context, local_asn, local_address, import, routes, over_limit: 0, to_ask }
+        let (routes, through_own, to_ask) = (Arc::default(), BTreeMap::new(), Families::default());
+        Self {
+            context,
+            local_asn,
+            local_address,
+            import,
+            routes,
+            through_own,
+            over_limit: 0,
+            to_ask,
+            told: Families::default(),
+        }
     }
 
     /// What was told and is taken.
     pub(super) fn routes(&self) -> &Arc<LearnedRoutes> {
         &self.routes
+    }
+
+    /// Whether the peer has told all its first routes, of every family that the session carries.
+    pub(super) fn is_told(&self) -> bool {
+        [Family::V4, Family::V6]
+            .into_iter()
+            .all(|family| self.told.contains(family) || !self.context.families.contains(family))
     }
 
     /// How many routes were refused because there are as many as may be.
@@ -56,13 +78,15 @@ impl AdjRibIn {
             return;
         }
         self.import = import.clone();
-        let import = &self.import;
+        let (import, through_own) = (&self.import, &self.through_own);
         let mut room = import.max_prefixes;
         Arc::make_mut(&mut self.routes).retain(|prefix, _| {
-            let stays = import.takes(prefix) && room > 0;
+            let is_loop = through_own.get(prefix).is_some_and(|own| *own > usize::from(import.allow_own_as));
+            let stays = import.takes(prefix) && !is_loop && room > 0;
             room -= usize::from(stays);
             stays
         });
+        self.through_own.retain(|prefix, _| self.routes.contains_key(prefix));
         self.ask_again();
     }
 
@@ -74,10 +98,13 @@ impl AdjRibIn {
         }
         for prefix in update.announced.iter() {
             match self.path(prefix.family(), &update.attributes).filter(|_| self.import.takes(prefix)) {
-                Some(path) => self.insert(*prefix, path),
+                Some((path, own)) => self.insert(*prefix, path, own),
                 // What was told before is hereby replaced.
                 None => self.remove(prefix),
             }
+        }
+        if let Some(family) = update.end_of_rib {
+            *self.told.of_mut(family) = true;
         }
         if was_full && self.over_limit > 0 && self.routes.len() < self.import.max_prefixes {
             self.ask_again();
@@ -98,32 +125,42 @@ impl AdjRibIn {
         }
     }
 
-    fn insert(&mut self, prefix: Prefix, path: LearnedPath) {
+    fn insert(&mut self, prefix: Prefix, path: LearnedPath, own: usize) {
         match self.routes.get(&prefix) {
             Some(known) if *known == path => {}
             None if self.routes.len() >= self.import.max_prefixes => {
-                self.over_limit = self.over_limit.saturating_add(1)
+                self.over_limit = self.over_limit.saturating_add(1);
+                return;
             }
             _ => drop(Arc::make_mut(&mut self.routes).insert(prefix, path)),
+        }
+        if own == 0 {
+            self.through_own.remove(&prefix);
+        } else {
+            self.through_own.insert(prefix, own);
         }
     }
 
     fn remove(&mut self, prefix: &Prefix) {
+        self.through_own.remove(prefix);
         if self.routes.contains_key(prefix) {
             Arc::make_mut(&mut self.routes).remove(prefix);
         }
     }
 
-    /// The path that attributes describe; none for a loop, or a next hop that packets cannot be handed to.
-    fn path(&self, family: Family, attributes: &Attributes) -> Option<LearnedPath> {
+    /// The path that attributes describe, and how often it has been in the own AS; none for a loop, or a next hop that
+    /// packets cannot be handed to.
+    fn path(&self, family: Family, attributes: &Attributes) -> Option<(LearnedPath, usize)> {
         let next_hop = match family {
             Family::V4 => attributes.next_hops.v4.map(IpAddr::V4),
             Family::V6 => attributes.next_hops.v6.map(IpAddr::V6),
         };
         let next_hop = next_hop.filter(|address| is_host(*address) && *address != self.local_address)?;
         let as_path = attributes.as_path.as_ref()?;
-        // RFC 4271 §9.1.2: a path through the own AS is a loop.
-        if as_path.0.iter().flat_map(|(_, asns)| asns).any(|asn| *asn == self.local_asn.get()) {
+        // RFC 4271 §9.1.2: a path through the own AS is a loop, unless the policy says otherwise.
+        let asns = as_path.0.iter().flat_map(|(_, asns)| asns);
+        let own = asns.filter(|asn| **asn == self.local_asn.get()).count();
+        if own > usize::from(self.import.allow_own_as) {
             return None;
         }
         let local_preference = match self.context.peering {
@@ -141,7 +178,7 @@ impl AdjRibIn {
             med: Reverse(attributes.med.unwrap_or_default()),
             is_external: self.context.peering == Peering::External,
         };
-        Some(LearnedPath { next_hop, merit })
+        Some((LearnedPath { next_hop, merit }, own))
     }
 }
 
@@ -178,7 +215,7 @@ mod tests {
 
     fn import(rules: &[(&str, Option<u8>, Option<u8>)], max_prefixes: usize) -> Import {
         let rules = rules.iter().map(|(text, ge, le)| ImportRule::new(prefix(text), *ge, *le).unwrap()).collect();
-        Import { rules, max_prefixes }
+        Import { rules, max_prefixes, allow_own_as: 0 }
     }
 
     fn rib(import: Import) -> AdjRibIn {
@@ -260,6 +297,42 @@ mod tests {
     }
 
     #[test]
+    fn the_own_as_may_stand_in_a_path_as_often_as_the_policy_says() {
+        const OWN: u32 = 64513;
+        let policy = |allow_own_as| Import { allow_own_as, ..import(&[("10.0.0.0/8", None, Some(16))], 100) };
+        let through = |text: &str, as_path: &[u32]| Update {
+            announced: vec![prefix(text)],
+            attributes: attributes(as_path, [10, 90, 0, 1]),
+            ..Update::default()
+        };
+        for (allowed, want) in [
+            (0, "10.0.0.0/16"),
+            (1, "10.0.0.0/16 10.1.0.0/16"),
+            (2, "10.0.0.0/16 10.1.0.0/16 10.2.0.0/16"),
+            (10, "10.0.0.0/16 10.1.0.0/16 10.2.0.0/16"),
+        ] {
+            let mut rib = rib(policy(allowed));
+            rib.take(&through("10.0.0.0/16", &[64512]));
+            rib.take(&through("10.1.0.0/16", &[64512, OWN]));
+            rib.take(&through("10.2.0.0/16", &[64512, OWN, 64512, OWN]));
+            assert_eq!(story(&rib), want, "{allowed}");
+        }
+        // In a set as in a sequence.
+        let mut rib = rib(policy(1));
+        let mut set = through("10.3.0.0/16", &[]);
+        set.attributes.as_path =
+            Some(AsPath(vec![(SegmentKind::Set, vec![64512, OWN]), (SegmentKind::Set, vec![OWN])]));
+        rib.take(&set);
+        assert_eq!(story(&rib), "");
+        // A stricter policy holds at once for what is in; a path that is no loop any more stays.
+        rib.take(&through("10.1.0.0/16", &[64512, OWN]));
+        rib.take(&through("10.2.0.0/16", &[64512, OWN]));
+        rib.take(&through("10.2.0.0/16", &[64512]));
+        rib.adopt(&policy(0));
+        assert_eq!(story(&rib), "10.2.0.0/16");
+    }
+
+    #[test]
     fn no_more_than_the_limit_is_kept_and_the_rest_is_asked_for_when_there_is_room() {
         let mut rib = rib(import(&[("10.0.0.0/8", None, Some(32))], 2));
         rib.take(&told(&["10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16", "10.4.0.0/16"]));
@@ -270,6 +343,21 @@ mod tests {
         assert_eq!(questions(&mut rib), [Family::V4, Family::V6]);
         rib.take(&told(&["10.3.0.0/16"]));
         assert_eq!((story(&rib).as_str(), rib.over_limit()), ("10.2.0.0/16 10.3.0.0/16", 0));
+    }
+
+    #[test]
+    fn a_peer_has_told_everything_when_each_family_has_its_end() {
+        let end = |family| Update { end_of_rib: Some(family), ..Update::default() };
+        let mut rib = rib(import(&[("10.0.0.0/8", None, Some(32))], 2));
+        rib.take(&told(&["10.1.0.0/16"]));
+        assert!(!rib.is_told());
+        rib.take(&end(Family::V6));
+        assert!(!rib.is_told());
+        rib.take(&end(Family::V4));
+        assert!(rib.is_told());
+        rib.context.families.v6 = false;
+        rib.told = Families { v4: true, v6: false };
+        assert!(rib.is_told(), "of the other family nothing comes");
     }
 
     #[test]
@@ -287,7 +375,7 @@ mod tests {
     #[test]
     fn better_paths_are_greater() {
         let rib = rib(import(&[], 0));
-        let merit = |attributes: &Attributes| rib.path(Family::V4, attributes).expect("a path").merit;
+        let merit = |attributes: &Attributes| rib.path(Family::V4, attributes).expect("a path").0.merit;
         let usual = attributes(&[64512, 65000], [10, 90, 0, 1]);
         assert_eq!(
             merit(&usual),

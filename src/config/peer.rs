@@ -13,6 +13,8 @@ use crate::model::{Asn, PeerName, Prefix};
 
 /// The most routes that a node takes from a router.
 const MAX_PREFIXES: u32 = 100_000;
+/// The most own AS numbers in a path, as routers have it.
+const MAX_OWN_AS: u8 = 10;
 
 /// A router, and which nodes keep a session with it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,6 +118,9 @@ pub struct Import {
     pub rules: Vec<ImportRule>,
     /// The most routes.
     pub max_prefixes: usize,
+    /// How often our own AS number may stand in AS_PATH, up to 10.
+    #[serde(default)]
+    pub allow_own_as: u8,
 }
 
 impl Import {
@@ -167,7 +172,7 @@ impl ImportRule {
 }
 
 fn check_import(policy: Option<&ImportPolicy>, field: &FieldPath) -> Result<Import, Faults> {
-    let Some(ImportPolicy { prefixes, max_prefixes }) = policy else { return Ok(Import::default()) };
+    let Some(ImportPolicy { prefixes, max_prefixes, allow_own_as }) = policy else { return Ok(Import::default()) };
     let mut faults = Faults::NONE;
     let at = field.field("prefixes");
     if prefixes.is_empty() {
@@ -189,7 +194,14 @@ fn check_import(policy: Option<&ImportPolicy>, field: &FieldPath) -> Result<Impo
             format!("{max_prefixes} is no limit: it takes 1 to {MAX_PREFIXES}"),
         ));
     }
-    faults.or(Import { rules, max_prefixes: usize::try_from(*max_prefixes).unwrap_or(usize::MAX) })
+    if *allow_own_as > MAX_OWN_AS {
+        faults.push(Fault::new(
+            field.field("allowOwnAS"),
+            format!("{allow_own_as} is too often: our own AS number may stand in a path 0 to {MAX_OWN_AS} times"),
+        ));
+    }
+    let max_prefixes = usize::try_from(*max_prefixes).unwrap_or(usize::MAX);
+    faults.or(Import { rules, max_prefixes, allow_own_as: *allow_own_as })
 }
 
 fn check_asn(number: u32, field: FieldPath) -> Result<Asn, Faults> {
@@ -314,7 +326,7 @@ mod tests {
         let of = |prefixes: &[(&str, Option<u8>, Option<u8>)], max_prefixes| {
             let prefixes =
                 prefixes.iter().map(|(prefix, ge, le)| ImportPrefix { prefix: (*prefix).to_owned(), ge: *ge, le: *le });
-            let import = Some(ImportPolicy { prefixes: prefixes.collect(), max_prefixes });
+            let import = Some(ImportPolicy { prefixes: prefixes.collect(), max_prefixes, allow_own_as: 0 });
             BgpPeerSpec { import, ..spec() }
         };
         let peer =
@@ -323,6 +335,13 @@ mod tests {
         let taken = ["10.0.0.0/8", "10.1.0.0/16", "10.1.2.3/32", "11.0.0.0/16", "::/0", "fd00::/8"].map(takes);
         assert_eq!(taken, [false, true, true, false, true, false]);
         assert!(Peer::check("router", &spec()).expect("a peer").import.is_nothing());
+
+        let mut often = of(&[("10.0.0.0/8", None, None)], 5);
+        often.import.iter_mut().for_each(|import| import.allow_own_as = 10);
+        assert_eq!(Peer::check("router", &often).expect("a peer").import.allow_own_as, 10);
+        often.import.iter_mut().for_each(|import| import.allow_own_as = 11);
+        let want = "spec.import.allowOwnAS: 11 is too often: our own AS number may stand in a path 0 to 10 times";
+        assert_eq!(faults(&often), format!("BgpPeer router: {want}"));
 
         let told = faults(&of(
             &[

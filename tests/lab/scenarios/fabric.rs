@@ -6,6 +6,7 @@
 //! ```
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use cairn::api::{BgpPeer, NodeReport};
@@ -14,7 +15,7 @@ use kube::{
     Api,
     api::{Patch, PatchParams, PostParams},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::SOON;
 use crate::harness::{
@@ -22,22 +23,14 @@ use crate::harness::{
     address::ROUTER,
     enclosure::{WORK, inside},
     namespace::{Namespace, Program, ip_batch},
+    wait::stays,
     wait_for,
 };
 
 #[test]
 fn pods_behind_two_routers_reach_each_other_over_bgp() {
     inside(async || {
-        let mut lab = Lab::builder().nodes(3).api_only().start().await?;
-        let routers = build(&lab).await?;
-        lab.install_cairn().await?;
-        lab.spawn_controller_with(&["--controllers=route"])?;
-        lab.spawn_agents()?;
-        peer_with(&lab, "ra", "10.90.0.1").await?;
-        peer_with(&lab, "rb", "10.92.0.1").await?;
-        for (number, subnet, rack) in [(1, 90, "ra"), (2, 92, "rb"), (3, 92, "rb")] {
-            join(&lab, number, subnet, rack).await?;
-        }
+        let (mut lab, routers) = three_nodes(Told::Nothing, Value::Null).await?;
         for (from, to) in [(1, 2), (1, 3), (2, 1), (2, 3), (3, 1)] {
             let pod = format!("pod{from}");
             for address in [format!("10.244.{to}.2"), format!("fd00:244:0:{to}::2")] {
@@ -61,8 +54,86 @@ fn pods_behind_two_routers_reach_each_other_over_bgp() {
     });
 }
 
+/// The nodes are of one AS, and the routers pass on what they announce as it is.
+#[test]
+fn nodes_of_one_as_learn_each_others_pods_where_their_policy_allows_the_own_number() {
+    inside(async || {
+        let prefixes = json!([{ "prefix": "10.244.0.0/16", "le": 24 }, { "prefix": "fd00:244::/48", "le": 64 }]);
+        let (mut lab, routers) = three_nodes(Told::PodCidrs, json!({ "prefixes": prefixes })).await?;
+        wait_for("the router tells n1 of n2's and n3's pods", SOON, async || {
+            let control = Path::new(WORK).join("ra.ctl").display().to_string();
+            let told = routers[0].0.exec(["birdc", "-r", "-s", &control, "show route export node1"]).await?;
+            ensure!(told.contains("10.244.2.0/24") && told.contains("fd00:244:0:3::/64"), "{told}");
+            Ok(())
+        })
+        .await?;
+        stays("loops are refused", Duration::from_secs(2), async || {
+            let learned = learned(&mut lab).await?;
+            ensure!(!learned.contains("via"), "{learned}");
+            Ok(())
+        })
+        .await?;
+        let peers: Api<BgpPeer> = Api::all(lab.kube().clone());
+        let allow = async |count: u8| {
+            let patch = Patch::Merge(json!({ "spec": { "import": { "allowOwnAS": count } } }));
+            peers.patch("ra", &PatchParams::default(), &patch).await
+        };
+        allow(1).await?;
+        wait_for("n1 has the routes to n2's and n3's pods", SOON, async || {
+            let learned = learned(&mut lab).await?;
+            for route in
+                ["10.244.2.0/24 via 10.90.0.1 ", "10.244.3.0/24 via 10.90.0.1 ", "fd00:244:0:2::/64 via fd90::1 "]
+            {
+                ensure!(learned.contains(route), "{route} is not in {learned}");
+            }
+            Ok(())
+        })
+        .await?;
+        wait_for("a pod of n1 pings one of n2", SOON, async || {
+            lab.node("n1")?.exec(["ip", "netns", "exec", "pod1", "busybox", "ping", "-c1", "-W1", "10.244.2.2"]).await
+        })
+        .await?;
+        allow(0).await?;
+        wait_for("they go with the permission", SOON, async || {
+            let learned = learned(&mut lab).await?;
+            ensure!(!learned.contains("via"), "{learned}");
+            Ok(())
+        })
+        .await
+    });
+}
+
+/// n1's routes of ours; it reaches no other node without a router.
+async fn learned(lab: &mut Lab) -> Result<String> {
+    let node = lab.node("n1")?;
+    let v4 = node.exec(["ip", "-4", "route", "show", "proto", "202"]).await?;
+    Ok(v4 + &node.exec(["ip", "-6", "route", "show", "proto", "202"]).await?)
+}
+
+/// What routers tell the nodes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Told {
+    Nothing,
+    PodCidrs,
+}
+
+/// n1 behind one router, n2 and n3 behind the other, with a pod each.
+async fn three_nodes(told: Told, import: Value) -> Result<(Lab, [(Namespace, Program); 2])> {
+    let mut lab = Lab::builder().nodes(3).api_only().start().await?;
+    let routers = build(&lab, told).await?;
+    lab.install_cairn().await?;
+    lab.spawn_controller_with(&["--controllers=route"])?;
+    lab.spawn_agents()?;
+    peer_with(&lab, "ra", "10.90.0.1", &import).await?;
+    peer_with(&lab, "rb", "10.92.0.1", &import).await?;
+    for (number, subnet, rack) in [(1, 90, "ra"), (2, 92, "rb"), (3, 92, "rb")] {
+        join(&lab, number, subnet, rack).await?;
+    }
+    Ok((lab, routers))
+}
+
 /// Puts n2 and n3 into a subnet of their own, and two routers between.
-async fn build(lab: &Lab) -> Result<[Program; 2]> {
+async fn build(lab: &Lab, told: Told) -> Result<[(Namespace, Program); 2]> {
     let (ra, rb) = (Namespace::make("ra").await?, Namespace::make("rb").await?);
     ra.plug_in(ROUTER).await?;
     ip_batch(
@@ -106,12 +177,19 @@ async fn build(lab: &Lab) -> Result<[Program; 2]> {
         router.sysctl("net/ipv4/ip_forward", "1")?;
         router.sysctl("net/ipv6/conf/all/forwarding", "1")?;
     }
-    Ok([bird(&ra, "10.99.0.1", "10.99.0.2", "10.90.0.0/24")?, bird(&rb, "10.99.0.2", "10.99.0.1", "10.92.0.0/24")?])
+    let a = bird(&ra, told, "10.99.0.1", "10.99.0.2", "10.90.0.0/24")?;
+    let b = bird(&rb, told, "10.99.0.2", "10.99.0.1", "10.92.0.0/24")?;
+    Ok([(ra, a), (rb, b)])
 }
 
 /// Takes what its nodes announce, and tells the other router.
-fn bird(router: &Namespace, own: &str, other: &str, nodes: &str) -> Result<Program> {
+fn bird(router: &Namespace, told: Told, own: &str, other: &str, nodes: &str) -> Result<Program> {
     let name = router.name();
+    let export = match told {
+        Told::Nothing => "none",
+        Told::PodCidrs => "where source = RTS_BGP",
+    };
+    let gateway = nodes.replace("10.", "fd").replace(".0.0/24", "::1");
     let own_v6 = own.replace("10.99.0.", "fd99::");
     let config = Path::new(WORK).join(format!("{name}.conf"));
     std::fs::write(
@@ -128,8 +206,8 @@ protocol bgp nodes {{
   neighbor range {nodes} as 64513;
   dynamic name "node";
   passive on;
-  ipv4 {{ import all; export none; }};
-  ipv6 {{ import all; export none; }};
+  ipv4 {{ import all; export {export}; next hop self; }};
+  ipv6 {{ import all; export {export}; next hop self; next hop address {gateway}; }};
 }}
 protocol bgp fabric {{
   local {own} as 64512;
@@ -147,13 +225,13 @@ protocol bgp fabric {{
 }
 
 /// The router that the nodes of a rack have a session with.
-async fn peer_with(lab: &Lab, rack: &str, address: &str) -> Result<()> {
+async fn peer_with(lab: &Lab, rack: &str, address: &str, import: &Value) -> Result<()> {
     let peers: Api<BgpPeer> = Api::all(lab.kube().clone());
     let peer = json!({
         "metadata": { "name": rack },
         "spec": {
             "localAsn": 64513, "peerAsn": 64512, "address": address, "holdTimeSeconds": 3,
-            "nodeSelector": { "rack": rack },
+            "nodeSelector": { "rack": rack }, "import": import,
         },
     });
     peers.create(&PostParams::default(), &serde_json::from_value(peer)?).await?;
