@@ -25,6 +25,7 @@ pub(super) fn snapshot() -> Builder {
         peers: Vec::new(),
         advertisements: Vec::new(),
         learned: BTreeMap::new(),
+        stale: Arc::default(),
         own_cidr: OwnCidr::Left,
         pools: Vec::new(),
         services: Objects::default(),

@@ -48,7 +48,7 @@ pub struct ImportPlan {
 /// Plans the routes for what peers told of.
 pub fn plan(snapshot: &Snapshot, routes: &RoutePlan) -> ImportPlan {
     let mut plan = ImportPlan::default();
-    if snapshot.learned.values().all(|routes| routes.is_empty()) {
+    if snapshot.learned.values().all(|routes| routes.is_empty()) && snapshot.stale.learned.is_empty() {
         return plan;
     }
     let guarded = Guarded::of(snapshot, routes);
@@ -66,15 +66,23 @@ pub fn plan(snapshot: &Snapshot, routes: &RoutePlan) -> ImportPlan {
         }
         plan.exceptions.extend(refused.told(peer));
     }
-    plan.routes = paths.into_iter().filter_map(|(prefix, paths)| best(prefix, &paths)).collect();
+    let mut hops: BTreeMap<_, _> = paths.into_iter().map(|(prefix, paths)| (prefix, best(&paths))).collect();
+    for (prefix, stale) in snapshot.stale.learned.iter().filter(|(prefix, _)| guarded.check(**prefix).is_ok()) {
+        // What routers told before stands beside what they have told anew, until they are done.
+        let still = stale.iter().filter_map(|hop| neighbour(hop.gateway, &snapshot.local));
+        hops.entry(*prefix).or_default().extend(still);
+    }
+    let route = |(prefix, hops): (Prefix, BTreeSet<Hop>)| {
+        Hops::new(hops.into_iter().take(HOPS)).map(|hops| FibRoute::learned(prefix, hops))
+    };
+    plan.routes = hops.into_iter().filter_map(route).collect();
     plan
 }
 
-/// The route by all the best paths.
-fn best(prefix: Prefix, paths: &[(Hop, LearnedPath)]) -> Option<FibRoute> {
-    let merit = paths.iter().map(|(_, path)| path.merit).max()?;
-    let hops: BTreeSet<Hop> = paths.iter().filter(|(_, path)| path.merit == merit).map(|(hop, _)| *hop).collect();
-    Hops::new(hops.into_iter().take(HOPS)).map(|hops| FibRoute::learned(prefix, hops))
+/// The next hops of all the best paths.
+fn best(paths: &[(Hop, LearnedPath)]) -> BTreeSet<Hop> {
+    let merit = paths.iter().map(|(_, path)| path.merit).max();
+    paths.iter().filter(|(_, path)| Some(path.merit) == merit).map(|(hop, _)| *hop).collect()
 }
 
 fn hop(path: &LearnedPath, local: &[LocalAddress]) -> Result<Hop, String> {
@@ -177,6 +185,7 @@ mod tests {
     use crate::agent::cases::{local, node_route, peer, snapshot, web};
     use crate::agent::routes::Planner;
     use crate::agent::snapshot::PoolView;
+    use crate::agent::stale::StaleRoutes;
     use crate::config::Pool;
     use crate::model::learned::Merit;
     use crate::model::views::TrafficPolicy;
@@ -239,6 +248,46 @@ mod tests {
             let told_by_b: Vec<_> = b.map(|path| ("192.0.2.0/24", path)).into_iter().collect();
             let (routes, _) = planned(&[("a", &[("192.0.2.0/24", a)]), ("b", &told_by_b)]);
             assert_eq!(routes, [want], "{name}");
+        }
+    }
+
+    #[test]
+    fn next_hops_of_an_earlier_run_stand_beside_those_that_are_told_anew() {
+        let held = |gateways: &[&str]| {
+            let hop = |gateway: &&str| Hop { gateway: gateway.parse().expect("an address"), interface: Some(2) };
+            gateways.iter().map(hop).collect::<BTreeSet<_>>()
+        };
+        let (near, far) = (path("10.90.0.1", 1), path("10.90.0.3", 9));
+        for (name, stale, told, want) in [
+            (
+                "nothing told yet",
+                vec![("192.0.2.0/24", held(&["10.90.0.1", "10.90.0.2"]))],
+                None,
+                vec!["192.0.2.0/24 via 10.90.0.1, 10.90.0.2"],
+            ),
+            (
+                "one told again",
+                vec![("192.0.2.0/24", held(&["10.90.0.1", "10.90.0.2"]))],
+                Some(near),
+                vec!["192.0.2.0/24 via 10.90.0.1, 10.90.0.2"],
+            ),
+            (
+                "one goes elsewhere",
+                vec![("192.0.2.0/24", held(&["10.90.0.2"]))],
+                Some(far),
+                vec!["192.0.2.0/24 via 10.90.0.2, 10.90.0.3"],
+            ),
+            ("not to be reached any more", vec![("192.0.2.0/24", held(&["172.16.0.1"]))], None, vec![]),
+            ("in the way by now", vec![("10.244.1.0/24", held(&["10.90.0.1"]))], None, vec![]),
+        ] {
+            let told: Vec<_> = told.map(|path| ("192.0.2.0/24", path)).into_iter().collect();
+            let mut snapshot = scene(&[("a", &told)]);
+            let learned = stale.into_iter().map(|(prefix, hops)| (prefix.parse().expect("a prefix"), hops)).collect();
+            snapshot.stale = Arc::new(StaleRoutes { learned, ..StaleRoutes::default() });
+            let plan = plan(&snapshot, &Planner::default().plan(&snapshot));
+            let routes: Vec<_> =
+                plan.routes.iter().map(|route| format!("{} via {}", route.destination, route.target)).collect();
+            assert_eq!(routes, want, "{name}");
         }
     }
 

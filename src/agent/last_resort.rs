@@ -32,7 +32,8 @@ pub fn plan(
     let are_all_reached = |network: &Prefix| routes.unreached().all(|cidr| !network.overlaps(cidr) || has_route(cidr));
     let networks = announce.pod_aggregates.iter().filter(|network| are_all_reached(network));
     let alone = cidrs.iter().chain(networks).filter(|network| !is_used_otherwise(snapshot, of_nodes, **network));
-    alone.map(|network| FibRoute::last_resort(*network)).collect()
+    // Before everything is known, what was there is as good as what would be.
+    alone.chain(&snapshot.stale.last_resorts).map(|network| FibRoute::last_resort(*network)).collect()
 }
 
 /// Whether packets to some of the network have another way, which a route to all of it would cut off: it lies
@@ -48,7 +49,10 @@ mod tests {
     use crate::agent::cases::{local, node_route, peer, snapshot};
     use crate::agent::desired;
     use crate::agent::desired::Memory;
+    use std::sync::Arc;
+
     use crate::agent::snapshot::NodeRouteView;
+    use crate::agent::stale::StaleRoutes;
     use crate::config::Advertisement;
     use crate::model::{LocalAddress, Moment};
 
@@ -98,5 +102,14 @@ mod tests {
         let wide = ["10.244.0.0/16", "10.244.0.0/24", "fd00:244::/64"];
         assert_eq!(planned(vec![near.clone()], vec![], announce), wide);
         assert_eq!(planned(vec![near, far], vec![], announce), wide[1..]);
+    }
+
+    #[test]
+    fn what_an_earlier_run_left_stays_while_it_is_held() {
+        let hold = |snapshot: &mut Snapshot| {
+            let last_resorts = ["10.244.0.0/16", "10.244.0.0/24"].map(|text| text.parse().expect("a prefix")).into();
+            snapshot.stale = Arc::new(StaleRoutes { last_resorts, ..StaleRoutes::default() });
+        };
+        assert_eq!(planned(vec![], vec![], hold), ["10.244.0.0/16", "10.244.0.0/24", "fd00:244::/64"]);
     }
 }

@@ -14,7 +14,8 @@
 //!
 //! It never takes silence for absence: before everything is known nothing is removed or withdrawn,
 //! and while the API server is away the last state stays in force. Kernel routes and the guard stay
-//! when it ends, so pods keep talking during an upgrade; sessions are closed.
+//! when it ends, so pods keep talking during an upgrade; sessions are closed. The next run holds what routers had told
+//! ([`stale`]) until they have told it again.
 
 pub mod announce;
 #[cfg(test)]
@@ -45,10 +46,12 @@ mod rooms;
 pub mod routes;
 mod saved;
 pub mod snapshot;
+pub mod stale;
 pub mod state;
 mod stores;
 pub mod witness;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -72,6 +75,7 @@ use crate::agent::report::Outcome;
 use crate::agent::rooms::Rooms;
 use crate::agent::saved::{Keeping, Origin};
 use crate::agent::snapshot::{Here, OwnCidr, Snapshot};
+use crate::agent::stale::{Stale, Telling};
 use crate::agent::state::State;
 use crate::agent::stores::{InForce, Stores};
 use crate::api::PeerException;
@@ -79,7 +83,7 @@ use crate::cluster::clock;
 use crate::kernel;
 pub use crate::kernel::{Place, Sysctls, place};
 use crate::model::views::NodeView;
-use crate::model::{Moment, NodeName, Rank, RouterId, Scope};
+use crate::model::{Moment, NodeName, PeerName, Rank, RouterId, Scope};
 use crate::telemetry::build;
 use crate::telemetry::http::{self, Diagnostics, StatePage};
 
@@ -125,6 +129,7 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) -> anyhow::Re
     let boot_id = boot_id.trim().to_owned();
     let origin = Origin { file: options.state_file.clone(), boot_id: boot_id.clone(), node: options.node.clone() };
     let kept = saved::load(&origin);
+    let stale = left_behind(options.place).await?;
     let mut registry = Registry::default();
     build::register(&mut registry);
     let metrics = Metrics::register(&mut registry);
@@ -154,6 +159,7 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) -> anyhow::Re
         own_cidr: options.own_cidr,
         written: InForce::default(),
         memory: Memory::default(),
+        stale,
         router_id: None,
         rooms,
         ready,
@@ -212,6 +218,17 @@ pub async fn clean_up(state_file: &Path) -> anyhow::Result<()> {
     routes.map(drop).and(guard).and(state)
 }
 
+/// What an earlier run has left in the kernel.
+async fn left_behind(place: Place) -> anyhow::Result<Stale> {
+    let left = kernel::look::left_behind(place).await.context("cannot read the kernel's routes")?;
+    let stale = Stale::new(left);
+    let routes = stale.routes().learned.len();
+    if routes > 0 {
+        info!(routes, "learned routes of the last run stay until routers tell of them again");
+    }
+    Ok(stale)
+}
+
 fn ended_early(ended: Result<anyhow::Result<()>, JoinError>) -> anyhow::Result<()> {
     ended.context("a part of the agent failed")??;
     bail!("a part of the agent ended by itself")
@@ -231,6 +248,8 @@ struct Agent {
     keeping: Keeping,
     written: InForce,
     memory: Memory,
+    /// Routes of an earlier run that are held.
+    stale: Stale,
     router_id: Option<RouterId>,
     rooms: Rooms,
     ready: watch::Sender<bool>,
@@ -267,16 +286,20 @@ impl Agent {
     /// What is known of this node itself, once that and how the others are reached is known.
     fn here(&self) -> Option<Here> {
         let local = self.rooms.local_addresses().filter(|_| self.stores.knows_routes())?;
-        Some(Here { me: self.me.clone(), local, learned: self.rooms.learned(), own_cidr: self.own_cidr })
+        let (learned, stale) = (self.rooms.learned(), Arc::clone(self.stale.routes()));
+        Some(Here { me: self.me.clone(), local, learned, stale, own_cidr: self.own_cidr })
     }
 
     /// One round: know, wish, report. Says when the next is due although nothing changes.
     fn plan(&mut self) -> Option<Moment> {
         let now = clock::now();
         let patience = self.take_up_kept(now);
+        // Before what was told is read: who is done has told all of that.
+        let telling = self.rooms.telling();
         // Without all routes or the own networks, a wish would leave out what is merely unknown.
         let Some(here) = self.here() else { return patience };
-        let (snapshot, mut wrong_peers) = self.stores.snapshot(here, &mut self.written, now);
+        let (mut snapshot, mut wrong_peers) = self.stores.snapshot(here, &mut self.written, now);
+        let let_go = self.let_go(&mut snapshot, &telling, now);
         let desired = desired::plan(&snapshot, &mut self.memory, now);
         self.rooms.wish_routes(&desired);
         let knows_all = self.stores.knows_all();
@@ -294,7 +317,32 @@ impl Agent {
         self.proxy_health.ask(&desired.entries.asks);
         let ask_again = self.stores.nodes().deadline(self.me.as_str()).filter(|deadline| *deadline > now);
         let entries = desired.entries.deadline.filter(|_| knows_all);
-        patience.into_iter().chain(entries).chain(look_again).chain(ask_again).chain(keep_again).min()
+        [patience, entries, look_again, ask_again, keep_again, let_go].into_iter().flatten().min()
+    }
+
+    /// Lets go of routes of an earlier run that nobody tells of any more. Says when there may be more of them.
+    fn let_go(
+        &mut self,
+        snapshot: &mut Snapshot,
+        telling: &BTreeMap<PeerName, Telling>,
+        now: Moment,
+    ) -> Option<Moment> {
+        if self.stale.routes().is_empty() || !self.stores.knows_all() {
+            return None;
+        }
+        let (peers, _) = peers::sessions(&snapshot.peers, &snapshot.labels);
+        let before = self.stale.routes().learned.len();
+        if self.stale.settle(&peers, telling, now) {
+            snapshot.stale = Arc::clone(self.stale.routes());
+            let routes = snapshot.stale.learned.len();
+            if routes != before {
+                info!(
+                    routes,
+                    "routers have told routes of the last run again, or do not any more; the others are held"
+                );
+            }
+        }
+        self.stale.deadline()
     }
 
     /// Keeps the state for the next run when it is time. Says when that is, otherwise.

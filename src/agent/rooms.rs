@@ -16,8 +16,9 @@ use crate::agent::metrics::Metrics;
 use crate::agent::outcome::outcome;
 use crate::agent::publisher::{self, Publication};
 use crate::agent::report::Outcome;
+use crate::agent::stale::Telling;
 use crate::api::{ForwardingFault, PeerException};
-use crate::bgp::{self, HoldTime, PeerConfig, SpeakerStatus};
+use crate::bgp::{self, HoldTime, PeerConfig, PeerStatus, SpeakerStatus};
 use crate::config::peer::Peer;
 use crate::kernel::guard::GuardStatus;
 use crate::kernel::{self, Place, PodNetwork, RouteStatus};
@@ -117,6 +118,16 @@ impl Rooms {
     pub fn learned(&self) -> Learned {
         let status = self.speaker_status.borrow();
         status.peers.iter().map(|(name, peer)| (name.clone(), Arc::clone(&peer.learned))).collect()
+    }
+
+    /// How far each router with a session is with telling its routes.
+    pub fn telling(&self) -> BTreeMap<PeerName, Telling> {
+        let status = self.speaker_status.borrow();
+        let telling = |(name, peer): (&PeerName, &PeerStatus)| {
+            let established = peer.established_at?;
+            Some((name.clone(), if peer.has_told_all { Telling::Done } else { Telling::Since(established) }))
+        };
+        status.peers.iter().filter_map(telling).collect()
     }
 
     /// Hands the kernel its routes, the next hops to ask for, and what pods need of the host.

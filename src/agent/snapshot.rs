@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::imports::Learned;
 use crate::agent::last_good::{Checked, created_seconds};
+use crate::agent::stale::StaleRoutes;
 use crate::api::{AddressPool, EntryFlag, NodeRoute};
 use crate::config::peer::Peer;
 use crate::config::{AddressBlock, Advertisement, Pool};
@@ -41,6 +42,9 @@ pub struct Snapshot {
     /// What each router told of and may tell of.
     #[serde(default)]
     pub learned: Learned,
+    /// Routes of an earlier run that are held.
+    #[serde(default)]
+    pub stale: Arc<StaleRoutes>,
     /// What is to be done about packets to pods that are not there.
     #[serde(default)]
     pub own_cidr: OwnCidr,
@@ -98,6 +102,8 @@ pub struct Here {
     pub local: Vec<LocalAddress>,
     /// What each router told of and may tell of.
     pub learned: Learned,
+    /// Routes of an earlier run that are held.
+    pub stale: Arc<StaleRoutes>,
     /// What is to be done about packets to pods that are not there.
     pub own_cidr: OwnCidr,
 }

@@ -159,7 +159,7 @@ impl Stores {
 
     /// What is known now, and what is wrong with the configured routers.
     pub fn snapshot(&mut self, here: Here, written: &mut InForce, now: Moment) -> (Snapshot, Vec<PeerException>) {
-        let Here { me, local, learned, own_cidr } = here;
+        let Here { me, local, learned, stale, own_cidr } = here;
         self.take_routes(&me, now);
         let exceptions = self.take_written(written);
         let restored = self.restored.as_ref();
@@ -195,6 +195,7 @@ impl Stores {
             advertisements,
             pools,
             learned,
+            stale,
             own_cidr,
             services,
             endpoints,

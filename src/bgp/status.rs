@@ -33,6 +33,9 @@ pub struct PeerStatus {
     pub withheld: BTreeMap<Withheld, usize>,
     /// What it told of and may tell of; nothing while it is not Established.
     pub learned: Arc<LearnedRoutes>,
+    /// Whether that is all it has: it said so since the session is Established (End-of-RIB, RFC 4724 §2). Not every
+    /// router does.
+    pub has_told_all: bool,
     /// Routes that were left out because there are as many as the policy takes.
     pub over_limit: usize,
     /// Why it is not Established, or why it was not the last time; forgotten when it is again.

@@ -13,7 +13,7 @@ use super::present::Present;
 use super::route::KernelRoute;
 use super::route_codec::{self, GET_ROUTE, Listing};
 use super::socket::{NetlinkError, Socket};
-use crate::model::Family;
+use crate::model::{Family, FibRoute};
 
 /// What the kernel holds that can matter to routes of ours.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -38,10 +38,26 @@ impl Sight {
 pub async fn look(place: Place) -> Result<Sight, NetlinkError> {
     let mut requests = Socket::open(NETLINK_ROUTE, &[])?;
     let links = requests.list("links", GET_LINK, &messages::links_request(), messages::link).await?;
+    let routes = list(&mut requests, &[Listing::Ours, Listing::Table(place.table())]).await?;
+    let known = Known::new(routes, links, place);
+    Ok(Sight { routes: known.present().routes().cloned().collect(), down: known.around().down.clone() })
+}
+
+/// The routes that an earlier run has made in that place.
+///
+/// # Errors
+/// When the kernel cannot be asked.
+pub async fn left_behind(place: Place) -> Result<Vec<FibRoute>, NetlinkError> {
+    let mut requests = Socket::open(NETLINK_ROUTE, &[])?;
+    let routes = list(&mut requests, &[Listing::Ours]).await?;
+    Ok(routes.iter().filter_map(|route| route.wanted(place)).collect())
+}
+
+async fn list(requests: &mut Socket, listings: &[Listing]) -> Result<BTreeSet<KernelRoute>, NetlinkError> {
     let mut routes = BTreeSet::new();
     for family in [Family::V4, Family::V6] {
-        for listing in [Listing::Ours, Listing::Table(place.table())] {
-            let request = route_codec::listing_request(family, listing);
+        for listing in listings {
+            let request = route_codec::listing_request(family, *listing);
             let of_family =
                 |payload: &[u8]| route_codec::route(payload).filter(|route| route.destination.family() == family);
             match requests.list("routes", GET_ROUTE, &request, of_family).await {
@@ -52,6 +68,5 @@ pub async fn look(place: Place) -> Result<Sight, NetlinkError> {
             }
         }
     }
-    let known = Known::new(routes, links, place);
-    Ok(Sight { routes: known.present().routes().cloned().collect(), down: known.around().down.clone() })
+    Ok(routes)
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::PROTOCOL;
 use super::place::Place;
-use crate::model::{FibRoute, Hop, Prefix, Target};
+use crate::model::{FibRoute, Hop, Hops, Prefix, Rank, Target};
 
 /// What becomes of a packet (`rtm_type`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -115,6 +115,22 @@ impl KernelRoute {
         }
     }
 
+    /// The wanted route that this one is, when it is one that this program makes in that place.
+    pub(super) fn wanted(&self, place: Place) -> Option<FibRoute> {
+        let destination = self.destination;
+        let route = match self.kind {
+            RouteKind::Blackhole => FibRoute::last_resort(destination),
+            RouteKind::Unicast => {
+                let hop = |hop: &KernelHop| Some(Hop { gateway: hop.gateway?, interface: hop.interface });
+                let hops = Hops::new(self.hops.iter().map(hop).collect::<Option<Vec<_>>>()?)?;
+                let rank = [Rank::Direct, Rank::Learned].into_iter().find(|rank| place.metric(*rank) == self.metric)?;
+                FibRoute { destination, rank, target: Target::Via(hops) }
+            }
+            RouteKind::Other(_) => return None,
+        };
+        self.is(&route, place).then_some(route)
+    }
+
     /// Whether some of its packets leave by this interface.
     pub(super) fn uses(&self, interface: u32) -> bool {
         self.hops.iter().any(|hop| hop.interface == Some(interface))
@@ -123,4 +139,33 @@ impl KernelRoute {
 
 pub(super) fn made_hop(hop: &Hop) -> KernelHop {
     KernelHop { gateway: Some(hop.gateway), interface: hop.interface, weight: 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_route_that_was_made_is_known_again_and_no_other() {
+        let place = Place::default();
+        let prefix: Prefix = "10.1.0.0/24".parse().expect("a prefix");
+        let hop = |gateway: &str| Hop { gateway: gateway.parse().expect("an address"), interface: Some(2) };
+        let hops = Hops::new([hop("10.0.0.1"), hop("10.0.0.2")]).expect("some");
+        for route in
+            [FibRoute::direct(prefix, hop("10.0.0.1")), FibRoute::learned(prefix, hops), FibRoute::last_resort(prefix)]
+        {
+            let made = KernelRoute::made(&route, place);
+            assert_eq!(made.wanted(place).as_ref(), Some(&route));
+            let elsewhere = Place::new(100, 1024).expect("a place");
+            assert_eq!(made.wanted(elsewhere), None, "in another table");
+            for (name, changed) in [
+                ("of somebody else", KernelRoute { protocol: 4, ..made.clone() }),
+                ("of another metric", KernelRoute { metric: 7, ..made.clone() }),
+                ("for some packets only", KernelRoute { tos: 8, ..made.clone() }),
+                ("of another kind", KernelRoute { kind: RouteKind::Other(7), ..made.clone() }),
+            ] {
+                assert_eq!(changed.wanted(place), None, "{name}: {route:?}");
+            }
+        }
+    }
 }

@@ -9,13 +9,13 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::net::{Family, Prefix};
 use super::shared_map::SharedMap;
 
 /// A neighbour to hand packets to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Hop {
     /// Its address. It may be of IPv6 where the destination is of IPv4 (`RTA_VIA`, Linux 5.2), not
     /// the other way round.

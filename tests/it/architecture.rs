@@ -180,6 +180,7 @@ const PURE: &[&str] = &[
     "agent/routes.rs",
     "agent/saved/change.rs",
     "agent/snapshot.rs",
+    "agent/stale.rs",
     "agent/state.rs",
     "agent/witness.rs",
 ];

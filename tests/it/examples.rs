@@ -200,6 +200,7 @@ impl Cluster {
                 advertisements: advertisements.clone(),
                 pools: pools.clone(),
                 learned: BTreeMap::new(),
+                stale: Arc::default(),
                 own_cidr: OwnCidr::Blackholed,
                 services: services.clone().into_iter().collect(),
                 endpoints: endpoints

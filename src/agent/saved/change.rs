@@ -87,6 +87,7 @@ impl Useful {
     pub(super) fn of(&mut self, mut state: Snapshot) -> Snapshot {
         state.local.clear();
         state.learned.clear();
+        state.stale = Arc::default();
         let counts = |slice: &&Arc<EndpointView>| state.services.contains_key(&slice.service.to_string());
         let mut services = state.services.differences(&self.services);
         let are_others = services.any(|(_, old, new)| old.is_some() != new.is_some());

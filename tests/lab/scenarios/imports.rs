@@ -7,10 +7,15 @@ use cairn::api::{BgpReport, NodeReport};
 use kube::Api;
 use serde_json::{Value, json};
 
-use super::{SOON, advertisements::peer_with};
+use super::{
+    SOON,
+    advertisements::peer_with,
+    route_monitor::{self, changes_of_ours},
+};
 use crate::harness::{
     Lab, RouterKind,
     address::ROUTER_ASN,
+    cairn::AGENT,
     enclosure::inside,
     uplink::{Make, Uplink},
     wait::stays,
@@ -100,6 +105,64 @@ fn equal_routes_of_two_routers_share_the_packets_and_one_takes_over() {
         goes_by(&mut lab, "192.0.2.0/24", &["10.90.0.3"]).await?;
         goes_by(&mut lab, "2001:db8:7::/48", &["fd90::3"]).await
     });
+}
+
+#[test]
+fn an_agent_that_is_killed_and_starts_again_takes_no_learned_route_out_that_routers_still_tell_of() {
+    inside(async || {
+        let import = json!({ "prefixes": [{ "prefix": "198.51.100.0/24" }, { "prefix": "2001:db8::/32", "le": 64 }] });
+        let (mut lab, [one, other]) = node_with_two_routers(import).await?;
+        let v4 = ["10.90.0.2", "10.90.0.3"];
+        let v6 = ["fd90::2", "fd90::3"];
+        goes_by(&mut lab, "198.51.100.0/24", &v4).await?;
+        goes_by(&mut lab, "2001:db8:7::/48", &v6).await?;
+        route_monitor::watch(&mut lab, "n1").await?;
+        restart_agent(&mut lab, async |_| Ok(())).await?;
+        let changes = changes_of_ours(&mut lab, "n1")?;
+        ensure!(changes.is_empty(), "{changes:#?}");
+
+        // What is withdrawn while it is away goes when the routers have told all the rest; of one that only one of them
+        // still has, that next hop stays.
+        restart_agent(&mut lab, async |lab| {
+            stop_telling(&one, "s6").await?;
+            stop_telling(&other, "s6").await?;
+            stop_telling(&other, "s4").await?;
+            // Nobody takes it out before.
+            goes_by(lab, "2001:db8:7::/48", &v6).await
+        })
+        .await?;
+        goes_by(&mut lab, "2001:db8:7::/48", &[]).await?;
+        goes_by(&mut lab, "198.51.100.0/24", &v4[..1]).await?;
+        let changes = changes_of_ours(&mut lab, "n1")?;
+        let deleted: Vec<_> = changes.iter().filter(|line| line.starts_with("Deleted")).collect();
+        ensure!(deleted.iter().all(|line| line.contains("2001:db8:7::/48")), "{changes:#?}");
+        Ok(())
+    });
+}
+
+/// Kills n1's agent, does something, starts another, and waits until that holds nothing of the last run any more.
+async fn restart_agent(lab: &mut Lab, meanwhile: impl AsyncFnOnce(&mut Lab) -> Result<()>) -> Result<()> {
+    let finished = |lab: &mut Lab| -> Result<usize> {
+        let log = lab.node("n1")?.program(AGENT)?.log()?;
+        let is_end = |line: &&str| line.contains("routers have told routes") && line.contains("routes=0");
+        Ok(log.lines().filter(is_end).count())
+    };
+    let before = finished(lab)?;
+    lab.node("n1")?.program(AGENT)?.kill().await?;
+    meanwhile(lab).await?;
+    lab.spawn_agent("n1")?;
+    wait_for("the routers have told everything again", SOON, async || {
+        ensure!(finished(lab)? > before, "not yet");
+        Ok(())
+    })
+    .await
+}
+
+/// A router forgets the routes that it told of by itself, of one family.
+async fn stop_telling(uplink: &Uplink, protocol: &str) -> Result<()> {
+    let answer = uplink.ask(&format!("disable {protocol}")).await?;
+    ensure!(answer.contains("disabled"), "{answer}");
+    Ok(())
 }
 
 #[test]

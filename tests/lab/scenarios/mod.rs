@@ -28,6 +28,7 @@ mod pod_network;
 mod pod_routes;
 mod pools;
 mod rights;
+mod route_monitor;
 mod routes;
 mod schemas;
 mod secure_port;

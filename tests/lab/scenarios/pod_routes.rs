@@ -15,20 +15,12 @@ use serde_json::json;
 use super::{
     SOON, cluster_with_cairn,
     first_service::{announced_by_all, has_routes},
+    route_monitor::{self, changes_of_ours},
 };
-use crate::harness::{
-    Lab,
-    cairn::AGENT,
-    enclosure::inside,
-    service::host_prefix,
-    wait::{Stopwatch, stays},
-    wait_for,
-};
+use crate::harness::{Lab, cairn::AGENT, enclosure::inside, service::host_prefix, wait::stays, wait_for};
 
 /// Longer than any period of an agent.
 const A_WHILE: Duration = Duration::from_secs(12);
-/// What a monitor of the kernel's routes is called.
-const MONITOR: &str = "route-monitor";
 
 /// Every node has its routes; from here on each change of them is written down.
 async fn settled(lab: &mut Lab) -> Result<()> {
@@ -36,22 +28,7 @@ async fn settled(lab: &mut Lab) -> Result<()> {
         wait_for(&format!("{} has its routes", node.name()), SOON, async || has_routes(lab, node).await).await?;
     }
     for name in ["n1", "n2", "n3"] {
-        let node = lab.node(name)?;
-        let mut command = node.namespace().command("ip");
-        command.args(["monitor", "route"]);
-        node.spawn(MONITOR, command)?;
-    }
-    // A monitor that listens shows a route of the test's own.
-    for name in ["n1", "n2", "n3"] {
-        wait_for("the monitor listens", SOON, async || {
-            let node = lab.node(name)?;
-            // What is there already is not said again.
-            let _ = node.exec(["ip", "route", "del", "192.0.2.0/24"]).await;
-            node.exec(["ip", "route", "add", "192.0.2.0/24", "via", "10.90.0.1"]).await?;
-            ensure!(lab.node(name)?.program(MONITOR)?.log()?.contains("192.0.2.0/24"), "it shows nothing yet");
-            Ok(())
-        })
-        .await?;
+        route_monitor::watch(lab, name).await?;
     }
     Ok(())
 }
@@ -59,8 +36,7 @@ async fn settled(lab: &mut Lab) -> Result<()> {
 /// None of our routes was deleted or replaced on a node since [`settled`].
 fn nothing_moved(lab: &mut Lab) -> Result<()> {
     for name in ["n1", "n2", "n3"] {
-        let log = lab.node(name)?.program(MONITOR)?.log()?;
-        let ours: Vec<_> = log.lines().filter(|line| line.contains("proto 202")).collect();
+        let ours = changes_of_ours(lab, name)?;
         ensure!(ours.is_empty(), "on {name}: {ours:#?}");
     }
     Ok(())
@@ -175,10 +151,9 @@ fn an_agent_that_is_killed_while_the_api_server_is_away_goes_on_where_it_was() {
     });
 }
 
+/// How fast, `make bench-routes` says (`change_to_route_ms`): each hop waits for a signal, none for a time.
 #[test]
-fn an_address_that_changes_is_followed_within_a_second() {
-    /// What the promise says, and as much again for a busy machine.
-    const FOLLOWED_WITHIN: Duration = Duration::from_secs(2);
+fn an_address_that_changes_is_followed_by_everyone() {
     inside(async || {
         let mut lab = cluster_with_cairn().await?;
         settled(&mut lab).await?;
@@ -193,7 +168,6 @@ fn an_address_that_changes_is_followed_within_a_second() {
             Ok(())
         })
         .await?;
-        let began = Stopwatch::start();
         for name in ["n1", "n3"] {
             wait_for(&format!("{name} follows"), SOON, async || {
                 let shown = lab.node(name)?.exec(["ip", "route", "show", "proto", "202"]).await?;
@@ -202,9 +176,6 @@ fn an_address_that_changes_is_followed_within_a_second() {
             })
             .await?;
         }
-        let took = began.elapsed();
-        println!("followed in {took:?}");
-        ensure!(took < FOLLOWED_WITHIN, "followed in {took:?}");
         Ok(())
     });
 }
