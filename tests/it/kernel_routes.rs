@@ -2,7 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "shell: the tests own the tasks they start")]
 
 use std::fmt::Debug;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use cairn::api::{ForwardingFault, ForwardingReason};
@@ -550,7 +550,14 @@ fn what_keeps_the_host_from_forwarding_is_told_and_set_only_when_asked_for() {
             "nft add table ip filter; nft add chain ip filter FORWARD '{ type filter hook forward priority 0; policy drop; }'",
         );
         wait_for(&mut faults, |told| reasons(told) == [NotForwarding, ForwardDrop]).await;
-        sh("sysctl -qw net.ipv4.ip_forward=1; nft delete table ip filter");
+        sh("nft delete table ip filter; iptables-nft -P FORWARD DROP");
+        wait_for(&mut faults, |told| {
+            told.iter().any(|fault| fault.message.contains("chain FORWARD of nftables table ip filter"))
+        })
+        .await;
+        sh("iptables-nft -P FORWARD ACCEPT");
+        wait_for(&mut faults, |told| reasons(told) == [NotForwarding]).await;
+        sh("sysctl -qw net.ipv4.ip_forward=1");
         wait_for(&mut faults, |told| told.is_empty()).await;
         sh("sysctl -qw net.ipv4.ip_forward=0");
         wait_for(&mut faults, |told| reasons(told) == [NotForwarding]).await;
@@ -602,6 +609,58 @@ fn ten_thousand_routes_go_in_and_come_back() {
         room.status(|status| status.installed() == many.len()).await;
         sh("ip route flush proto 202");
         until("ip route show proto 202 | wc -l", |count| count.trim() == "5000").await;
+        room.end().await;
+    });
+}
+
+/// Does something while neither of the runtime's two workers runs: what the room should read waits meanwhile.
+async fn while_nobody_reads(work: impl FnOnce()) {
+    let gate = Arc::new(Barrier::new(3));
+    let mut sleepers = JoinSet::new();
+    for _ in 0..2 {
+        let gate = Arc::clone(&gate);
+        sleepers.spawn(async move {
+            gate.wait();
+            gate.wait();
+        });
+    }
+    gate.wait();
+    work();
+    gate.wait();
+    while sleepers.join_next().await.is_some() {}
+}
+
+#[test]
+fn when_events_are_lost_everything_is_read_again() {
+    /// What the kernel did not get into the sockets of this namespace.
+    fn dropped() -> u64 {
+        let sockets = sh("cat /proc/net/netlink");
+        let drops = sockets.lines().skip(1).filter_map(|line| line.split_whitespace().nth(8)?.parse::<u64>().ok());
+        drops.sum()
+    }
+    netns::inside(async || {
+        sh(LAN);
+        let mut room = Room::start();
+        room.want(&both());
+        room.status(|status| status.installed() == 2).await;
+        assert_eq!(dropped(), 0);
+        while_nobody_reads(|| {
+            // More than the socket holds, and at the end of it what matters.
+            sh("seq 0 19999 | awk '{ printf \"route add 10.%d.%d.0/24 via 10.90.0.19 proto static\\n\", 100 + $1 / 256, $1 % 256 }' > /run/routes
+                ip -batch /run/routes
+                ip route del 10.244.2.0/24 proto 202
+                ip -6 route change fd00:244:2::/64 via fd90::99 proto 202 metric 1024");
+            assert!(dropped() > 0, "{}", sh("cat /proc/net/netlink"));
+        })
+        .await;
+        until(ROUTES, has_both).await;
+        let status = room.status(|status| status.repaired_total >= 2).await;
+        assert_eq!((status.installed(), status.repaired_total), (2, 2));
+        assert_eq!(sh("ip route show proto static").lines().count(), 20_000, "nobody else's is touched");
+        // And events are heard again.
+        sh("ip route del 10.244.2.0/24 proto 202");
+        room.status(|status| status.repaired_total == 3).await;
+        assert!(has_both(&sh(ROUTES)));
         room.end().await;
     });
 }

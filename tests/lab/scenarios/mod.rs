@@ -36,6 +36,7 @@ mod service_faults;
 mod service_changes;
 mod shutdown;
 mod source_ranges;
+mod two_networks;
 
 use std::time::Duration;
 
