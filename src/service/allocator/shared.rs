@@ -103,7 +103,8 @@ mod tests {
                     ports.insert(port);
                 }
                 (3, Some(ports)) => {
-                    if ports.remove(&port) {
+                    let was_taken = ports.remove(&port);
+                    if was_taken {
                         shared.open(&common, address, port);
                     }
                 }
