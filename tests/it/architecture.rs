@@ -196,7 +196,7 @@ const WALL_CLOCK: &[(&str, &str)] = &[
     ("cluster/events.rs", "eventTime of Events"),
     ("ipam/apply.rs", "acquireTime of claims, lastTransitionTime of conditions"),
     ("leader/lease.rs", "acquireTime and renewTime of the Lease, which nobody here reads as a time"),
-    ("machine/mod.rs", "lastTransitionTime of conditions"),
+    ("machine/work.rs", "lastTransitionTime of conditions"),
     ("node/work.rs", "the age of a Node, for a metric"),
     ("route/apply.rs", "lastTransitionTime of conditions"),
     ("service/mod.rs", "for how long addresses cool down that the leader before wrote down"),
