@@ -92,6 +92,7 @@ async fn bench() -> Result<()> {
         "node_change_ms_p95": milliseconds(percentile(&mut changed.followed, 95)?),
         "routes_per_change": changed.messages as f64 / f64::from(CHANGES),
         "cpu_us_per_change": costs.iter().map(|(nodes, cost)| (nodes.to_string(), cost.as_micros())).collect::<BTreeMap<_, _>>(),
+        "cpu_growth_ratio": growth(&costs),
         "repair_ms_p50": milliseconds(percentile(&mut repaired, 50)?),
         "repair_ms_p95": milliseconds(percentile(&mut repaired, 95)?),
         "rss_mb": mebibytes(resident),
@@ -321,6 +322,12 @@ impl Monitor {
     fn drain(&mut self) {
         while self.lines.try_recv().is_ok() {}
     }
+}
+
+/// What a change costs in the largest cluster, for each unit of what it costs in the smallest.
+fn growth(costs: &BTreeMap<u16, Duration>) -> Option<f64> {
+    let (smallest, largest) = costs.values().next().zip(costs.values().next_back())?;
+    Some(rounded(largest.as_secs_f64() / smallest.as_secs_f64()))
 }
 
 fn percentile(times: &mut [Duration], percent: usize) -> Result<Duration> {
