@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -42,13 +43,13 @@ fn is_subdomain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(label_is_valid)
 }
 
-/// Defines a newtype over an RFC 1123 subdomain.
+/// Defines a newtype over an RFC 1123 subdomain. Names are keys everywhere: clones share the text.
 macro_rules! subdomain_name {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
-        pub struct $name(String);
+        pub struct $name(Arc<str>);
 
         impl $name {
             /// The name as text.
@@ -62,7 +63,7 @@ macro_rules! subdomain_name {
 
             fn from_str(text: &str) -> Result<Self, NameError> {
                 if is_subdomain(text) {
-                    Ok(Self(text.to_owned()))
+                    Ok(Self(text.into()))
                 } else {
                     Err(NameError::NotASubdomain { text: text.to_owned() })
                 }
@@ -79,7 +80,7 @@ macro_rules! subdomain_name {
 
         impl From<$name> for String {
             fn from(name: $name) -> String {
-                name.0
+                name.0.as_ref().to_owned()
             }
         }
 
