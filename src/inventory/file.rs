@@ -7,10 +7,10 @@
 #![expect(clippy::disallowed_methods, reason = "shell: reads files off the executor's threads")]
 
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -86,24 +86,31 @@ pub async fn watch(paths: Vec<PathBuf>, out: Sender<Arc<InventoryState>>) {
         }
         if let Some((now, result)) = reading_told_when_late(&paths, seen.clone(), &out).await {
             seen = now;
-            take(&out, result);
+            result.into_iter().for_each(|result| take(&out, result));
         }
     }
 }
 
+/// What a reading saw, and what the files say, if not what they said before.
+type Reading = (Seen, Option<Result<Inventory, Faults>>);
+
 /// A reading; while it hangs, the state says so. `None` also when nobody listens any more.
-async fn reading_told_when_late(
-    paths: &[PathBuf],
-    seen: Seen,
-    out: &Sender<Arc<InventoryState>>,
-) -> Option<(Seen, Result<Inventory, Faults>)> {
+async fn reading_told_when_late(paths: &[PathBuf], seen: Seen, out: &Sender<Arc<InventoryState>>) -> Option<Reading> {
     // One at a time: a disk that hangs would otherwise take one thread after the other.
-    let mut reading = pin!(reading(paths.to_vec(), seen));
+    let mut reading = Box::pin(reading(paths.to_vec(), seen));
+    let mut is_late = false;
     loop {
         tokio::select! {
             () = out.closed() => return None,
-            read = &mut reading => return read,
+            read = &mut reading => match read {
+                // The state says that it hangs: what is in the files has to be said again.
+                Some((_, None)) | None if std::mem::take(&mut is_late) => {
+                    reading.set(self::reading(paths.to_vec(), Seen::default()));
+                }
+                read => return read,
+            },
             () = time::sleep(PATIENCE) => {
+                is_late = true;
                 let message = format!("is not read after {} s: check the disk it is on", PATIENCE.as_secs());
                 take(out, Err(paths.iter().map(|path| Fault::of_file(path, message.clone())).collect()));
             }
@@ -112,14 +119,36 @@ async fn reading_told_when_late(
 }
 
 /// What the files say now, or `None` when they are as seen before.
-async fn reading(paths: Vec<PathBuf>, seen: Seen) -> Option<(Seen, Result<Inventory, Faults>)> {
+async fn reading(paths: Vec<PathBuf>, seen: Seen) -> Option<Reading> {
     let read = move || {
-        // Stamped before it is read: a change in between is then seen by the next look.
+        // Stamped before it is read, and its text before what it says: a change in between is then seen by
+        // the next look.
         let now = seen.then(stamps(&paths));
-        (!seen.is_settled || now != seen).then(|| (now, load(&paths)))
+        if seen.is_settled && now == seen {
+            return None;
+        }
+        let now = Seen { text: Some(text_of(&paths)), ..now };
+        let is_news = now.text != seen.text;
+        Some((now, is_news.then(|| load(&paths))))
     };
     // A panic in there is a defect of ours; the files then count as not yet read.
     tokio::task::spawn_blocking(read).await.ok().flatten()
+}
+
+/// A number that is another when the files' names or texts are, or why they cannot be read.
+fn text_of(paths: &[PathBuf]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    match source::expand(paths) {
+        Err(faults) => faults.to_string().hash(&mut hasher),
+        Ok(files) => files.iter().for_each(|file| {
+            file.hash(&mut hasher);
+            match source::read(file) {
+                Ok(text) => text.hash(&mut hasher),
+                Err(fault) => fault.to_string().hash(&mut hasher),
+            }
+        }),
+    }
+    hasher.finish()
 }
 
 /// Publishes the outcome of a reading, and says once what is new in it.
@@ -163,11 +192,13 @@ struct Seen {
     /// Whether they were read twice with the same stamps. Once is not enough: a file that changes
     /// again within the grain of its file system's clock keeps its stamp.
     is_settled: bool,
+    /// What was in them: read twice, they are taken apart once.
+    text: Option<u64>,
 }
 
 impl Seen {
     fn then(&self, stamps: Vec<Stamp>) -> Self {
-        Self { is_settled: self.stamps == stamps, stamps }
+        Self { is_settled: self.stamps == stamps, stamps, text: self.text }
     }
 }
 
@@ -227,6 +258,24 @@ mod tests {
              none.yaml: does not exist: check the path"
         );
         assert!(load(&[]).is_err());
+    }
+
+    #[tokio::test]
+    async fn files_are_read_twice_and_taken_apart_when_their_text_is_another() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("inventory.yaml");
+        let read = async |seen: &Seen| reading(vec![file.clone()], seen.clone()).await;
+        fs::write(&file, text(&["a"])).expect("a file");
+        let (first, said) = read(&Seen::default()).await.expect("it was never read");
+        assert!(said.expect("it says something").is_ok());
+        let (second, said) = read(&first).await.expect("once is not enough");
+        assert!(said.is_none() && read(&second).await.is_none(), "it says the same");
+        fs::write(&file, text(&["a", "b"])).expect("a file");
+        let (third, said) = read(&second).await.expect("it has another length");
+        assert_eq!(said.expect("it says something else").expect("an inventory").machines().len(), 2);
+        fs::remove_file(&file).expect("the file was there");
+        let (_, said) = read(&third).await.expect("it is gone");
+        assert!(said.expect("that is something to say").is_err());
     }
 
     #[tokio::test(start_paused = true)]
