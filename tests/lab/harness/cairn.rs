@@ -110,7 +110,8 @@ impl Cairn {
     pub(crate) fn spawn_controller(&self, namespace: &Namespace, flags: &[&str]) -> Result<Program> {
         let mut command = cairn(namespace, "controller", &self.controller_kubeconfig);
         command.arg("--cloud-config").arg(self.configuration.join("cloud-config.yaml"));
-        command.args(flags).current_dir(&self.configuration);
+        // As the manifest sets it.
+        command.args(flags).current_dir(&self.configuration).env("MALLOC_ARENA_MAX", "1");
         namespace.spawn(CONTROLLER, command)
     }
 
