@@ -63,12 +63,13 @@ pub async fn run(mut context: Context, seed: u64) {
     loop {
         work.look(&mut context);
         work.begin(&context);
-        let (deadline, waits_for_agents) = (work.deadline(), work.waits_for_agents());
+        let (deadline, waits_for_agents, has_more) = (work.deadline(), work.waits_for_agents(), work.has_more());
         tokio::select! {
             answered = work.answered() => work.finish(&context, answered),
             () = context.nodes.changed() => {}
             () = inventory_changed(&mut context.inventory) => {}
             () = reports_changed(&mut context.reports), if waits_for_agents => {}
+            () = tokio::task::yield_now(), if has_more => {}
             () = clock::until(Some(deadline)) => {}
         }
     }

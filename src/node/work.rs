@@ -131,36 +131,47 @@ impl Work {
             });
             touched.insert(name);
         }
+        let mut settled = Vec::new();
         for name in touched {
             let view = self.newest(context, &name);
+            let waits = view.as_ref().is_some_and(|view| view.is_uninitialized());
             let machine = view.and_then(|view| observe::is_already(&view, &self.inventory, &self.shared));
             self.owners.put(&name, machine.as_ref()).into_iter().for_each(|rival| self.queue.add(rival));
-            self.queue.add(name);
+            match waits {
+                true => self.queue.add(name),
+                false => settled.push(name),
+            }
         }
+        // Of thousands that a new leader looks at, those come first that run nothing yet.
+        settled.into_iter().for_each(|name| self.queue.add(name));
+    }
+
+    /// Whether [`Self::begin`] has more to plan for now.
+    pub(super) fn has_more(&self) -> bool {
+        !self.queue.is_empty() && self.writes.len() < IN_FLIGHT
     }
 
     fn newest(&mut self, context: &Context, name: &NodeName) -> Option<Arc<NodeView>> {
         self.written.newest(name, context.nodes.get(name.as_str()))
     }
 
-    /// Plans for the Nodes that wait, as far as writes may be on their way, and begins those writes.
+    /// Plans for some of the Nodes that wait, as far as writes may be on their way, and begins those
+    /// writes, which go on only while nothing is planned.
     pub(super) fn begin(&mut self, context: &Context) {
-        while !self.queue.is_empty() && self.writes.len() < IN_FLIGHT {
-            let names = self.queue.take(IN_FLIGHT - self.writes.len());
-            let observed = self.observe(context, &names);
-            let Plan { mut actions, mut notes } = plan::plan(&observed);
-            for name in names {
-                self.hear(context, &observed, &name, notes.remove(&name));
-                match (actions.remove(&name), observed.nodes.get(&name)) {
-                    (Some(action), Some(node)) if self.backoff.is_due(&name, clock::now()) => {
-                        self.write(context, Arc::clone(&node.view), action);
+        let names = self.queue.take(IN_FLIGHT.saturating_sub(self.writes.len()));
+        let observed = self.observe(context, &names);
+        let Plan { mut actions, mut notes } = plan::plan(&observed);
+        for name in names {
+            self.hear(context, &observed, &name, notes.remove(&name));
+            match (actions.remove(&name), observed.nodes.get(&name)) {
+                (Some(action), Some(node)) if self.backoff.is_due(&name, clock::now()) => {
+                    self.write(context, Arc::clone(&node.view), action);
+                }
+                (action, _) => {
+                    if action.is_none() {
+                        self.backoff.succeeded(&name);
                     }
-                    (action, _) => {
-                        if action.is_none() {
-                            self.backoff.succeeded(&name);
-                        }
-                        self.queue.done(&name);
-                    }
+                    self.queue.done(&name);
                 }
             }
         }
