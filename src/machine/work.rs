@@ -131,7 +131,7 @@ impl Work {
 
     /// Finds out whose removal waits to be acknowledged.
     fn hold(&mut self, context: &Context) {
-        let states = context.objects.with(|objects| observe::states(objects));
+        let states = context.objects.with(observe::states);
         self.held = observe::held(&self.inventory, &states, self.trust);
         if self.inventory.inventory.is_some() && self.held.is_empty() {
             self.trust = Trust::Files;

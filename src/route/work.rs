@@ -46,7 +46,7 @@ pub(super) enum Answered {
     /// The `NodeRoute` as it is now; none when it was deleted.
     Route(NodeName, Result<Option<ObservedRoute>, WriteError>),
     /// The Node as it is now.
-    Condition(NodeName, Result<NodeView, WriteError>),
+    Condition(NodeName, Box<Result<NodeView, WriteError>>),
 }
 
 /// The writes of one kind of object.
@@ -186,7 +186,10 @@ impl Work {
                 continue;
             }
             let client = context.client.clone();
-            let write = async move { Answered::Condition(name.clone(), apply::condition(client, &name, &write).await) };
+            let write = async move {
+                let result = apply::condition(client, &name, &write).await;
+                Answered::Condition(name, Box::new(result))
+            };
             self.condition_writes.on_their_way.push(write.boxed());
             has_begun = true;
         }
@@ -222,7 +225,7 @@ impl Work {
             }
             Answered::Condition(name, result) => {
                 self.condition_writes.queue.done(&name);
-                let Some(view) = self.settle(Object::Condition(name.clone()), result) else { return };
+                let Some(view) = self.settle(Object::Condition(name.clone()), *result) else { return };
                 match &view.network_unavailable {
                     Some(known) if known.status == Truth::True => {
                         warn!(node = %name, error = known.message, "no route")
