@@ -33,7 +33,8 @@ pub struct EntryPlan {
     /// for them: pods come to the address on every node.
     pub limited: BTreeMap<ServiceKey, Vec<IpAddr>>,
     /// The Services of which kube-proxy is to be asked whether it forwards to their endpoints on this node,
-    /// and where: it answers `GET /healthz` on the Service's `healthCheckNodePort` with 200.
+    /// and where: it answers `GET /healthz` on the Service's `healthCheckNodePort` with 200. It forwards each
+    /// family by itself, so every place has to say so.
     pub asks: BTreeMap<ServiceKey, BTreeSet<SocketAddr>>,
     /// When to plan again although nothing changed.
     pub deadline: Option<Moment>,
@@ -86,6 +87,14 @@ struct Ground {
     entry: Result<(), NoEntry>,
     /// The node's own addresses, where kube-proxy listens.
     addresses: Vec<IpAddr>,
+}
+
+impl Ground {
+    /// Where kube-proxy answers for these addresses: on the node's first address of each of their families.
+    fn proxies(&self, addresses: &[IpAddr], port: u16) -> BTreeSet<SocketAddr> {
+        let of_family = |address: &IpAddr| self.addresses.iter().find(|own| own.is_ipv4() == address.is_ipv4());
+        addresses.iter().filter_map(of_family).map(|own| SocketAddr::new(*own, port)).collect()
+    }
 }
 
 /// The plan, and what it was made from.
@@ -244,9 +253,8 @@ impl Planner {
                     plan.announce(service, addresses);
                 }
                 Verdict::Asked { since, port } => {
-                    let places = ground.addresses.iter().map(|address| SocketAddr::new(*address, port));
                     grace.asked.insert(key.clone(), Asked::Since(since));
-                    plan.asks.insert(key.clone(), places.collect());
+                    plan.asks.insert(key.clone(), ground.proxies(&addresses, port));
                     plan.refused.insert(key.clone(), NoEntry::ProxyNotReady);
                 }
                 Verdict::Refused(reason) => {

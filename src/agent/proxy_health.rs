@@ -57,12 +57,16 @@ impl ProxyHealth {
     }
 }
 
-async fn until_it_forwards(service: ServiceKey, places: BTreeSet<SocketAddr>) -> ServiceKey {
+/// Every place has to say so once.
+async fn until_it_forwards(service: ServiceKey, mut places: BTreeSet<SocketAddr>) -> ServiceKey {
     loop {
-        for place in &places {
-            if let Ok(Ok(true)) = timeout(ANSWER_WITHIN, is_ok(*place)).await {
-                return service;
+        for place in places.clone() {
+            if let Ok(Ok(true)) = timeout(ANSWER_WITHIN, is_ok(place)).await {
+                places.remove(&place);
             }
+        }
+        if places.is_empty() {
+            return service;
         }
         tokio::time::sleep(ASK_EVERY).await;
     }
@@ -96,9 +100,10 @@ mod tests {
     #[tokio::test]
     async fn it_is_asked_until_it_says_200_and_no_longer_than_is_wanted() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let place = listener.local_addr().expect("it is bound");
+        let other = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let places = [&listener, &other].map(|listener| listener.local_addr().expect("it is bound"));
         let web = ServiceKey::new("default", "web");
-        let wanted = BTreeMap::from([(web.clone(), BTreeSet::from([place]))]);
+        let wanted = BTreeMap::from([(web.clone(), BTreeSet::from(places))]);
         let mut health = ProxyHealth::default();
         health.ask(&wanted);
         // The same again is the same question.
@@ -107,11 +112,14 @@ mod tests {
             answer(&listener, "503 Service Unavailable").await;
             answer(&listener, "200 OK").await;
         };
-        let (service, ()) = tokio::join!(health.forwards(), answers);
+        let others = async {
+            answer(&other, "200 OK").await;
+        };
+        let (service, (), ()) = tokio::join!(health.forwards(), answers, others);
         assert_eq!(service, web);
         assert!(health.open.is_empty() && health.tasks.is_empty());
 
-        health.ask(&wanted);
+        health.ask(&BTreeMap::from([(web, BTreeSet::from([places[0]]))]));
         answer(&listener, "503 Service Unavailable").await;
         health.ask(&BTreeMap::new());
         assert!(health.open.is_empty());

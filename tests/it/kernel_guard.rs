@@ -384,7 +384,9 @@ END"
         ));
         let mut room = Room::start();
         let mut wish = guarded();
-        let steps: [(&str, &[&str], &[&str], [Option<i32>; 2]); 6] = [
+        /// What it is, the ranges of each family, and how a client of each fares.
+        type Step = (&'static str, &'static [&'static str], &'static [&'static str], [Option<i32>; 2]);
+        let steps: [Step; 6] = [
             ("both are outside", &["192.0.2.0/24"], &["2001:db8::/32"], [Some(TIMED_OUT_BY_TIMEOUT); 2]),
             ("IPv4 is inside", &["192.0.2.0/24", "10.90.0.0/24"], &[], [Some(0), Some(TIMED_OUT_BY_TIMEOUT)]),
             ("in a wider range", &["10.0.0.0/8"], &["fd90::/64"], [Some(0); 2]),

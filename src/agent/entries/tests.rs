@@ -328,6 +328,12 @@ fn kube_proxy_is_asked_when_the_first_local_endpoint_comes_and_waited_for_three_
         let plan = plan(&with(service), &mut Memory::default(), at(0));
         assert_eq!((plan.announced.len(), plan.asks.len()), (1, 0), "{name}");
     }
+    let ingress = |text: &str| Ingress { ip: text.parse().ok(), ip_mode: IpMode::Vip };
+    let dual = ServiceView { ingress: ["10.60.0.10", "fd60::10"].map(ingress).into(), ..service() };
+    let node = node_route("n1", &["10.90.0.11", "10.90.0.21", "fd90::11"], &[]);
+    let both = plan(&base().node(node).service(dual).endpoints("n1", 1, 0).build(), &mut Memory::default(), at(0));
+    let places: Vec<_> = both.asks.values().flatten().map(ToString::to_string).collect();
+    assert_eq!(places, ["10.90.0.11:30080", "[fd90::11]:30080"], "each family is forwarded by itself");
     let terminating = base().service(service()).endpoints("n1", 0, 1).build();
     let plan = plan(&terminating, &mut Memory::default(), at(0));
     assert_eq!((plan.announced.len(), plan.asks.len()), (1, 0), "kube-proxy counts only ready ones");
