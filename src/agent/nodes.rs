@@ -206,8 +206,8 @@ mod tests {
     #[test]
     fn what_is_the_same_is_not_replaced() {
         let mut nodes = nodes();
-        let before = Arc::clone(&nodes.in_force().get("n2").expect("it is in force"));
+        let before = Arc::clone(nodes.in_force().get("n2").expect("it is in force"));
         nodes.saw("n2", Some(route("n2", "10.244.0.0/24")), DICE, at(1));
-        assert!(Arc::ptr_eq(&before, &nodes.in_force().get("n2").expect("it is in force")));
+        assert!(Arc::ptr_eq(&before, nodes.in_force().get("n2").expect("it is in force")));
     }
 }
