@@ -1,11 +1,13 @@
 //! What an agent would do to its kernel's routes, and why: the planners of the agent itself on a saved state.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::agent::desired::{self, Memory};
+use crate::agent::imports::ImportPlan;
 use crate::agent::routes::RoutePlan;
 use crate::agent::state::State;
-use crate::api::RouteExceptionReason;
+use crate::api::{RouteException, RouteExceptionReason};
 use crate::kernel::place::Place;
 use crate::kernel::plan::{self, RouteChange};
 use crate::kernel::route::{KernelRoute, RouteKind};
@@ -50,26 +52,19 @@ pub enum Verb {
 pub fn forecast(state: &State) -> Option<Forecast> {
     let place = Place::new(state.table, state.metric)?;
     let desired = desired::plan(&state.snapshot, &mut Memory::default(), Moment::default());
-    let (fib, routes) = (desired.fib, desired.routes);
+    let fib = Arc::clone(&desired.fib);
     let (present, around) = state.kernel.present(place);
     let destinations = plan::all_destinations(&fib, &present);
     let planned = plan::plan(&fib, &present, destinations, around);
-    let mut steps: Vec<_> =
-        planned.changes.iter().map(|change| step(change, &fib, &routes, &state.kernel.routes)).collect();
+    let reasons = Reasons { fib: &fib, routes: &desired.routes, imports: &desired.imports, place };
+    let mut steps: Vec<_> = planned.changes.iter().map(|change| reasons.step(change, &state.kernel.routes)).collect();
     steps.extend(planned.failed.iter().map(|(route, failure)| Step {
         destination: route.destination.to_string(),
         verb: Verb::None,
         target: format!("via {}", route.target),
-        why: format!("{}: {failure}", purpose(route, &routes)),
+        why: format!("{}: {failure}", reasons.purpose(route)),
     }));
-    steps.extend(routes.exceptions().filter(|told| told.reason != RouteExceptionReason::Overlapped).map(|exception| {
-        Step {
-            destination: exception.cidr.clone(),
-            verb: Verb::None,
-            target: String::new(),
-            why: format!("pods of node {}: {}", exception.node, exception.message),
-        }
-    }));
+    steps.extend(reasons.without_route());
     steps.sort();
     let is_touched = |route: &&FibRoute| {
         let is_made = planned.changes.iter().any(|change| change.makes() == Some(*route));
@@ -79,40 +74,82 @@ pub fn forecast(state: &State) -> Option<Forecast> {
     Some(Forecast { steps, kept })
 }
 
-fn step(change: &RouteChange, fib: &FibWish, routes: &RoutePlan, present: &[KernelRoute]) -> Step {
-    let destination = change.destination();
-    let here: Vec<_> = present.iter().filter(|route| route.is_ours() && route.destination == destination).collect();
-    let (verb, target, why) = match change {
-        RouteChange::Add(route) => {
-            let why = format!("{}; there is no route of ours yet", purpose(route, routes));
-            (Verb::Add, route.target.to_string(), why)
-        }
-        RouteChange::Replace(route) => {
-            let now: Vec<_> = here.iter().map(|route| target(route)).collect();
-            let why = format!("{}; ours goes to {} now", purpose(route, routes), now.join(" and "));
-            (Verb::Replace, route.target.to_string(), why)
-        }
-        RouteChange::Delete(route) if fib.to(&destination).is_empty() => {
-            (Verb::Remove, target(route), "no other node has this pod CIDR".to_owned())
-        }
-        RouteChange::Delete(route) => {
-            let why = fib.to(&destination).first().map_or_else(String::new, |wanted| purpose(wanted, routes));
-            let why = format!("{why}; another route of ours leads there");
-            (Verb::Remove, target(route), why)
-        }
-    };
-    Step { destination: destination.to_string(), verb, target: format!("via {target}"), why }
+/// What the reasons for routes are found in.
+struct Reasons<'a> {
+    fib: &'a FibWish,
+    routes: &'a RoutePlan,
+    imports: &'a ImportPlan,
+    place: Place,
 }
 
-/// What the route is for.
-fn purpose(route: &FibRoute, routes: &RoutePlan) -> String {
-    match route.rank {
-        Rank::Direct => {
-            let owner = routes.owner(route);
-            owner.map_or_else(|| "wanted".to_owned(), |owner| format!("pods of node {}", owner.node))
+impl Reasons<'_> {
+    fn step(&self, change: &RouteChange, present: &[KernelRoute]) -> Step {
+        let destination = change.destination();
+        let here: Vec<_> = present.iter().filter(|route| route.is_ours() && route.destination == destination).collect();
+        let (verb, target, why) = match change {
+            RouteChange::Add(route) => {
+                let why = format!("{}; there is no route of ours yet", self.purpose(route));
+                (Verb::Add, route.target.to_string(), why)
+            }
+            RouteChange::Replace(route) => {
+                let now: Vec<_> = here.iter().map(|route| target(route)).collect();
+                let why = format!("{}; ours goes to {} now", self.purpose(route), now.join(" and "));
+                (Verb::Replace, route.target.to_string(), why)
+            }
+            RouteChange::Delete(route) => {
+                let why = match self.fib.to(&destination).first() {
+                    None => self.lost_purpose(route).to_owned(),
+                    Some(wanted) => format!("{}; another route of ours leads there", self.purpose(wanted)),
+                };
+                (Verb::Remove, target(route), why)
+            }
+        };
+        Step { destination: destination.to_string(), verb, target: format!("via {target}"), why }
+    }
+
+    /// Pod CIDRs and learned routes that get no route of ours, nor have one of another kind.
+    fn without_route(&self) -> impl Iterator<Item = Step> {
+        let is_learned = |told: &RouteException| {
+            let has_route = |route: &FibRoute| route.destination.to_string() == told.cidr;
+            told.reason == RouteExceptionReason::NotOnLink && self.imports.routes.iter().any(has_route)
+        };
+        let is_without =
+            move |told: &&RouteException| told.reason != RouteExceptionReason::Overlapped && !is_learned(told);
+        let pods = self
+            .routes
+            .exceptions()
+            .filter(is_without)
+            .map(|told| (told.cidr.clone(), format!("pods of node {}: {}", told.node, told.message)));
+        let learned = self
+            .imports
+            .exceptions
+            .iter()
+            .map(|told| (String::new(), format!("BgpPeer {}: {}", told.peer, told.message)));
+        pods.chain(learned).map(|(destination, why)| Step { destination, verb: Verb::None, target: String::new(), why })
+    }
+
+    /// What the route is for.
+    fn purpose(&self, route: &FibRoute) -> String {
+        match route.rank {
+            Rank::Direct => {
+                let owner = self.routes.owner(route);
+                owner.map_or_else(|| "wanted".to_owned(), |owner| format!("pods of node {}", owner.node))
+            }
+            Rank::Learned => match self.imports.told_by.get(&route.destination) {
+                Some(peer) => format!("BgpPeer {peer} told of it"),
+                None => "a router told an earlier run of it, and may do so again".to_owned(),
+            },
+            Rank::LastResort => "pods of this node that are not there".to_owned(),
         }
-        Rank::Learned => "a router told of it".to_owned(),
-        Rank::LastResort => "pods of this node that are not there".to_owned(),
+    }
+
+    /// What a route is no longer for.
+    fn lost_purpose(&self, route: &KernelRoute) -> &'static str {
+        match route.kind {
+            RouteKind::Blackhole => "no pods of this node are there",
+            _ if route.metric == self.place.metric(Rank::Learned) => "no router tells of it",
+            _ => "no other node has this pod CIDR",
+        }
     }
 }
 

@@ -272,7 +272,7 @@ fn each_example_leads_to_its_expected_plan() {
 #[test]
 fn a_saved_state_leads_to_its_plan() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/saved-state");
-    for name in ["agent", "controller"] {
+    for name in ["agent", "controller", "imports"] {
         let state = folder.join(format!("{name}.json"));
         let cairn =
             std::process::Command::new(env!("CARGO_BIN_EXE_cairn")).args(["plan", "--from"]).arg(state).output();
