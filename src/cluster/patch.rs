@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
-use super::traffic::{IN_FLIGHT, Unanswered};
+use super::traffic::{Fenced, IN_FLIGHT, Unanswered};
 
 /// Who writes, in `metadata.managedFields`.
 pub const FIELD_MANAGER: &str = "cairn-controller";
@@ -36,6 +36,17 @@ pub enum WriteError {
     /// No answer came: the write may have happened.
     #[error("the API server did not answer in time")]
     TimedOut,
+}
+
+impl WriteError {
+    /// Whether the API server failed or refused: nobody else was first, and this process may still write.
+    pub fn is_failure(&self) -> bool {
+        match self {
+            Self::Conflict | Self::Gone => false,
+            Self::Refused(error) => !matches!(&**error, kube::Error::Service(cause) if cause.is::<Fenced>()),
+            Self::TimedOut => true,
+        }
+    }
 }
 
 /// Waits for a write, and for no longer than is reasonable.

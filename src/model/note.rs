@@ -198,6 +198,11 @@ pub enum Note {
     LoadBalancerEnsured,
     /// A Service gave its addresses back.
     LoadBalancerDeleted,
+    /// What is to be written to a Service could not be.
+    ServiceNotWritten {
+        /// What the API server said.
+        error: String,
+    },
     /// There is no pool to take an address from without being asked to.
     NoPool,
     /// A Service asks for a pool that does not exist.
@@ -442,6 +447,7 @@ impl Note {
             Self::ClusterCidrReserved { .. } => "ClusterCIDRReserved",
             Self::LoadBalancerEnsured => "EnsuredLoadBalancer",
             Self::LoadBalancerDeleted => "DeletedLoadBalancer",
+            Self::ServiceNotWritten { .. } => "ServiceNotWritten",
             Self::NoPool => "NoPool",
             Self::PoolMissing { .. } => "PoolMissing",
             Self::PoolInvalid { .. } => "PoolInvalid",
@@ -472,7 +478,8 @@ impl Note {
     /// What a Service is refused has upstream's one reason, which dashboards and alerts know.
     pub fn event_reason(&self) -> &'static str {
         match self {
-            Self::NoPool
+            Self::ServiceNotWritten { .. }
+            | Self::NoPool
             | Self::PoolMissing { .. }
             | Self::PoolInvalid { .. }
             | Self::PoolExhausted { .. }
@@ -604,6 +611,10 @@ impl fmt::Display for Note {
             ),
             Self::LoadBalancerEnsured => f.write_str("Ensured load balancer"),
             Self::LoadBalancerDeleted => f.write_str("Deleted load balancer"),
+            // Upstream's words: finalizer and addresses are one write of the status.
+            Self::ServiceNotWritten { error } => {
+                write!(f, "Error syncing load balancer: failed to update load balancer status: {error}")
+            }
             Self::NoPool => f.write_str(
                 "no AddressPool gives out addresses by itself: create one, or name one in the annotation cairn.dev/address-pool",
             ),

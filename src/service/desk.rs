@@ -82,6 +82,8 @@ pub(super) struct Desk {
     leaving: Leaving,
     backoff: Backoff<Object>,
     told: events::News<ServiceKey>,
+    /// Why the last writes of Services failed.
+    failures: events::News<ServiceKey>,
     conditions: Conditions,
     to_tell: Vec<Word>,
 }
@@ -104,6 +106,7 @@ impl Desk {
             leaving: Leaving::default(),
             backoff: Backoff::new(seed),
             told: events::News::default(),
+            failures: events::News::default(),
             conditions: Conditions::default(),
             to_tell: Vec::new(),
         }
@@ -207,6 +210,7 @@ impl Desk {
         let object = Object::Service(key.clone());
         let Some(view) = self.services.get(key).cloned() else {
             self.told.is_new(key, None);
+            self.failures.is_new(key, None);
             self.leaving.only(key, &BTreeSet::new());
             self.backoff.succeeded(&object);
             self.judge(key, now.moment);
@@ -222,6 +226,7 @@ impl Desk {
         let action = plan::service_action(&view, answer.as_ref(), self.scope);
         self.leaving.only(key, &action.as_ref().map(|action| action.frees.clone()).unwrap_or_default());
         let Some(action) = action else {
+            self.failures.is_new(key, None);
             self.backoff.succeeded(&object);
             self.judge(key, now.moment);
             return None;
@@ -310,6 +315,7 @@ impl Desk {
     ) {
         let object = Object::Service(key.clone());
         self.on_their_way.remove(&object);
+        self.tell_failure(&key, result.as_ref().err());
         let view: Option<Arc<ServiceView>> = self.settle(object, result, now).map(Arc::from);
         if let Some(view) = &view {
             let still = view.ingress.iter().filter_map(|entry| entry.ip).collect();
@@ -317,6 +323,18 @@ impl Desk {
             self.to_tell.extend(action.note.map(|note| (Arc::clone(view), note)));
         }
         self.hear_answer(key, view, now);
+    }
+
+    /// Tells why a Service is not written, once: the tries that follow may fail for the same reason.
+    fn tell_failure(&mut self, key: &ServiceKey, error: Option<&WriteError>) {
+        let note = match error {
+            Some(error) if !error.is_failure() => return,
+            error => error.map(|error| Note::ServiceNotWritten { error: Told(error).to_string() }),
+        };
+        if self.failures.is_new(key, note.as_ref()) {
+            let view = self.services.get(key).cloned();
+            self.to_tell.extend(view.zip(note));
+        }
     }
 
     /// Takes a Service as it was answered, and what was heard of it meanwhile.

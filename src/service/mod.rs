@@ -225,6 +225,8 @@ fn tell(events: &Events, service: &ServiceView, note: Note) {
     let key = &service.key;
     match note.severity() {
         Severity::Normal => info!(service = %key, reason = note.reason(), "service changed"),
+        // The desk logs each try.
+        Severity::Warning if matches!(note, Note::ServiceNotWritten { .. }) => {}
         Severity::Warning => {
             warn!(service = %key, reason = note.reason(), error = %note, "service not served as asked")
         }

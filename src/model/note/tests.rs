@@ -18,7 +18,8 @@ fn what_upstream_tells_too_has_its_reason_and_begins_with_its_text() {
     };
     let full = Note::CidrNotAvailable { node: node(), cidr: prefix("10.244.0.0/16"), node_length: 24 };
     let deleting = "Deleting node n1 because it does not exist in the cloud provider";
-    let cases: [Case; 10] = [
+    let refused = Note::ServiceNotWritten { error: error() };
+    let cases: [Case; 11] = [
         (Note::NodeSynced, Normal, "Synced", "Node synced successfully"),
         (Note::NodeDeleting { node: node() }, Normal, "DeletingNode", deleting),
         (
@@ -39,9 +40,15 @@ fn what_upstream_tells_too_has_its_reason_and_begins_with_its_text() {
         (Note::StoppedLeading { identity: identity() }, Normal, "LeaderElection", "host_1 stopped leading"),
         (Note::LoadBalancerEnsured, Normal, "EnsuredLoadBalancer", "Ensured load balancer"),
         (Note::LoadBalancerDeleted, Normal, "DeletedLoadBalancer", "Deleted load balancer"),
+        (
+            refused,
+            Warning,
+            "SyncLoadBalancerFailed",
+            "Error syncing load balancer: failed to update load balancer status: why",
+        ),
     ];
     for (note, severity, reason, text) in cases {
-        assert_eq!((note.reason(), note.severity()), (reason, severity), "{note:?}");
+        assert_eq!((note.event_reason(), note.severity()), (reason, severity), "{note:?}");
         assert!(note.to_string().starts_with(text), "{note:?}: {note}");
     }
 }

@@ -1,11 +1,14 @@
 //! What Nodes are to Services, and what becomes of writes: the cases of `k8s.io/cloud-provider`'s own tests of
 //! its service controller that are about more than one look at one Service.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::Node;
 use serde_json::{Value, json};
 
 use super::tests::{at, hear, key, pool, sent, view};
 use super::*;
+use crate::cluster::traffic::Fenced;
 use crate::cluster::views;
 use crate::model::NodeName;
 use crate::model::views::NodeView;
@@ -136,6 +139,68 @@ fn section_10_8_status_patch_errors_and_the_queue() {
     desk.hear(BTreeMap::from([(key(), None)]), None, News::default(), later);
     assert_eq!((sent(&mut desk, at(60_000)).0, desk.words()), (vec![], vec![]), "a Service that is gone is no error");
     assert_eq!(desk.backoff.until(&Object::Service(key())), None, "and is not tried again");
+}
+
+/// The words told since the last call, as their Events have them.
+fn told_now(desk: &mut Desk) -> Vec<(&'static str, String)> {
+    desk.words().into_iter().map(|(_, note)| (note.event_reason(), note.to_string())).collect()
+}
+
+#[test]
+fn a_write_that_fails_is_told_once_for_each_reason_and_tried_again_with_longer_and_longer_waits() {
+    fn api(message: &str, code: u16) -> WriteError {
+        let status = kube::core::Status::failure(message, "Refused").with_code(code);
+        WriteError::Refused(Box::new(kube::Error::Api(Box::new(status))))
+    }
+    let fenced = || WriteError::Refused(Box::new(kube::Error::Service(Box::new(Fenced))));
+    let quota = "Error syncing load balancer: failed to update load balancer status: \
+        the API server did not take the write: no room in the quota (403)";
+    let wrong = "Error syncing load balancer: failed to update load balancer status: \
+        the API server did not take the write: that is no Service (422)";
+    let broken = "Error syncing load balancer: failed to update load balancer status: \
+        the API server did not take the write: etcd has no leader (500)";
+    let late = "Error syncing load balancer: failed to update load balancer status: \
+        the API server did not answer in time";
+    let mut desk = Desk::new(7, Scope::Default, 4);
+    let pools = Some(BTreeMap::from([pool(1, AddressPoolStatus::default())]));
+    desk.hear(BTreeMap::from([(key(), Some(Arc::new(view(1, None))))]), pools, News::default(), at(0));
+    let mut now = at(0);
+    let mut waits = Vec::new();
+    for (case, error, told) in [
+        ("somebody else was first", WriteError::Conflict, None),
+        ("refused", api("no room in the quota", 403), Some(quota)),
+        ("again", api("no room in the quota", 403), None),
+        ("nobody's fault, and no end of it", WriteError::Conflict, None),
+        ("as before", api("no room in the quota", 403), None),
+        ("another reason", api("that is no Service", 422), Some(wrong)),
+        ("the server's fault", api("etcd has no leader", 500), Some(broken)),
+        ("no answer", WriteError::TimedOut, Some(late)),
+        ("another process leads", fenced(), None),
+        ("the first reason, anew", api("no room in the quota", 403), Some(quota)),
+    ] {
+        let (actions, _) = sent(&mut desk, now);
+        let [action] = &actions[..] else { panic!("{case}: not tried: {actions:?}") };
+        desk.answered(Answered::Service(key(), Box::new(action.clone()), Err(error)), now);
+        let want: Vec<_> = told.iter().map(|text| ("SyncLoadBalancerFailed", (*text).to_owned())).collect();
+        assert_eq!(told_now(&mut desk), want, "{case}");
+        let next = desk.backoff.until(&Object::Service(key())).expect("a next try");
+        assert_eq!(sent(&mut desk, now).0, [], "{case}: not before its time");
+        waits.push(next.since(now.moment));
+        now = Now { moment: next, ..now };
+    }
+    let longest = Duration::from_secs(60);
+    assert!(waits.last().is_some_and(|wait| *wait >= longest / 2 && *wait <= longest), "{waits:?}");
+
+    let (actions, _) = sent(&mut desk, now);
+    let given = view(2, Some("10.60.0.10"));
+    desk.answered(Answered::Service(key(), Box::new(actions[0].clone()), Ok(Box::new(given))), now);
+    assert_eq!(told_now(&mut desk), [("EnsuredLoadBalancer", "Ensured load balancer".to_owned())]);
+    assert_eq!(desk.backoff.until(&Object::Service(key())), None);
+    hear(&mut desk, view(3, None), now);
+    let (actions, _) = sent(&mut desk, now);
+    let error = Err(api("no room in the quota", 403));
+    desk.answered(Answered::Service(key(), Box::new(actions[0].clone()), error), now);
+    assert_eq!(told_now(&mut desk).len(), 1, "it went well in between");
 }
 
 #[test]
