@@ -39,11 +39,12 @@ impl Ledger {
             }
             moved.extend(before.addresses.symmetric_difference(&facts.addresses));
             has_changed = true;
+            let whose = format!("the pods of node {name}");
             for cidr in &before.pod_cidrs {
-                self.drop_cidr((*cidr).into());
+                self.drop_cidr((*cidr).into(), &whose);
             }
             for cidr in &facts.pod_cidrs {
-                self.add_cidr((*cidr).into(), format!("the pods of node {name}"));
+                self.add_cidr((*cidr).into(), &whose);
             }
             if facts != NodeFacts::default() {
                 self.nodes.insert(name, facts);
@@ -52,28 +53,33 @@ impl Ledger {
         (moved, has_changed)
     }
 
-    fn add_cidr(&mut self, block: AddressBlock, what: String) {
-        self.around.cidrs.entry((block.family(), block.first_number())).or_default().insert(block, what);
+    fn add_cidr(&mut self, block: AddressBlock, whose: &str) {
+        let cidrs = self.around.cidrs.entry((block.family(), block.first_number())).or_default();
+        cidrs.entry(block).or_default().insert(whose.to_owned());
     }
 
-    fn drop_cidr(&mut self, block: AddressBlock) {
+    /// Whoever else has the same block keeps it.
+    fn drop_cidr(&mut self, block: AddressBlock, whose: &str) {
         let place = (block.family(), block.first_number());
-        let is_last = self.around.cidrs.get_mut(&place).is_some_and(|cidrs| {
-            cidrs.remove(&block);
-            cidrs.is_empty()
-        });
-        if is_last {
+        let Some(cidrs) = self.around.cidrs.get_mut(&place) else { return };
+        if let Some(owners) = cidrs.get_mut(&block) {
+            owners.remove(whose);
+            if owners.is_empty() {
+                cidrs.remove(&block);
+            }
+        }
+        if cidrs.is_empty() {
             self.around.cidrs.remove(&place);
         }
     }
 
     /// Takes the ranges of the cluster as a whole as they are now.
     pub(super) fn take_cidrs(&mut self, cidrs: BTreeMap<Prefix, String>) {
-        for cidr in std::mem::take(&mut self.cidrs).into_keys() {
-            self.drop_cidr(cidr.into());
+        for (cidr, whose) in std::mem::take(&mut self.cidrs) {
+            self.drop_cidr(cidr.into(), &whose);
         }
-        for (cidr, what) in &cidrs {
-            self.add_cidr((*cidr).into(), what.clone());
+        for (cidr, whose) in &cidrs {
+            self.add_cidr((*cidr).into(), whose);
         }
         self.cidrs = cidrs;
     }

@@ -19,7 +19,7 @@ pub(super) struct Surroundings {
     /// Addresses of Nodes.
     pub(super) nodes: BTreeMap<IpAddr, BTreeSet<NodeName>>,
     /// CIDRs of pods and of Services, by first address, and whose they are.
-    pub(super) cidrs: BTreeMap<(Family, u128), BTreeMap<AddressBlock, String>>,
+    pub(super) cidrs: BTreeMap<(Family, u128), BTreeMap<AddressBlock, BTreeSet<String>>>,
 }
 
 impl Surroundings {
@@ -34,7 +34,8 @@ impl Surroundings {
         let (first, last) = ((block.family(), block.first_number()), (block.family(), block.last_number()));
         let before = self.cidrs.range(..first).rev().take(2).flat_map(|(_, cidrs)| cidrs);
         let within = self.cidrs.range(first..=last).flat_map(|(_, cidrs)| cidrs);
-        before.chain(within).filter(|(cidr, _)| cidr.overlaps(block))
+        let cidrs = before.chain(within).filter(|(cidr, _)| cidr.overlaps(block));
+        cidrs.filter_map(|(cidr, owners)| Some((cidr, owners.first()?)))
     }
 }
 
