@@ -169,7 +169,7 @@ fn judged(ledger: &mut Ledger, service: &ServiceView) -> Becomes {
 }
 
 #[test]
-fn section_3_6_rows_of_the_controller() {
+fn rows_of_metallbs_controller() {
     let (v6, dual) = (|| service(&[V6], SingleStack), || service(&[V4, V6], RequireDualStack));
     let prefer = |families: &[Family]| service(families, PreferDualStack);
     let local = ServiceView { external_traffic_policy: TrafficPolicy::Local, ..by_field("3.4.5.6", single()) };
@@ -252,13 +252,13 @@ fn section_3_6_rows_of_the_controller() {
 }
 
 #[test]
-fn section_3_8_class_matrix() {
+fn class_matrix() {
     let class = |class: Option<&str>| ServiceView { class: class.map(str::to_owned), ..single() };
     let served = || Has(vec!["1.2.3.0"]);
     holds(
         most_pools(),
         &[
-            row("A28: a foreign class", class(Some("example.net/lb")), LeftAlone),
+            row("a foreign class", class(Some("example.net/lb")), LeftAlone),
             row("without a class", class(None), served()),
             row("of our class", class(Some(crate::api::LOAD_BALANCER_CLASS)), served()),
         ],

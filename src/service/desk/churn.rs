@@ -151,7 +151,7 @@ impl World {
     }
 }
 
-/// MetalLB's statement 56, and its faults 1570 and 1581.
+/// MetalLB's issues 246, 1570 and 1581.
 #[test]
 fn statement_56_nothing_is_left_of_what_came_and_went() {
     let mut world = World::new();

@@ -61,7 +61,7 @@ fn hear_of(desk: &mut Desk, nodes: impl IntoIterator<Item = (NodeName, Option<No
 
 /// Upstream tells every load balancer of every Node; here no Service is even looked at.
 #[test]
-fn section_10_8_update_load_balancer_hosts_and_node_changes() {
+fn upstreams_update_load_balancer_hosts_and_node_changes() {
     for services in [0, 1, 2, 3, 4] {
         for nodes in [1, 2, 4] {
             let mut desk = at_rest(services);
@@ -77,7 +77,7 @@ fn section_10_8_update_load_balancer_hosts_and_node_changes() {
 }
 
 #[test]
-fn section_10_8_nodes_sufficiently_equal_and_should_sync_updated_node() {
+fn upstreams_nodes_sufficiently_equal_and_should_sync_updated_node() {
     let label = "node.kubernetes.io/exclude-from-external-load-balancers";
     let excluded = json!({ "/metadata/labels": { label: "" } });
     let ready = |status: &str| json!({ "/status/conditions": [{ "type": "Ready", "status": status }] });
@@ -122,7 +122,7 @@ fn a_node_with_a_services_address_concerns_that_service_alone() {
 }
 
 #[test]
-fn section_10_8_status_patch_errors_and_the_queue() {
+fn upstreams_status_patch_errors_and_the_queue() {
     let mut desk = Desk::new(7, Scope::Default, 4);
     let pools = Some(BTreeMap::from([pool(1, AddressPoolStatus::default())]));
     desk.hear(BTreeMap::from([(key(), Some(Arc::new(view(1, None))))]), pools, News::default(), at(0));
@@ -204,7 +204,7 @@ fn a_write_that_fails_is_told_once_for_each_reason_and_tried_again_with_longer_a
 }
 
 #[test]
-fn section_10_8_sync_service_and_process_service_deletion() {
+fn upstreams_sync_service_and_process_service_deletion() {
     let mut desk = at_rest(0);
     let unknown = ServiceKey::new("default", "unknown");
     desk.hear(BTreeMap::from([(unknown, None)]), None, News::default(), at(3000));

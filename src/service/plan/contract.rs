@@ -123,7 +123,7 @@ fn written(view: &ServiceView, action: &Action) -> Written {
 }
 
 #[test]
-fn section_10_8_sync_load_balancer_if_needed() {
+fn upstreams_sync_load_balancer_if_needed() {
     let port = |protocol: &str| json!({ "spec": { "ports": [{ "port": 80, "protocol": protocol }] } });
     let cluster_ip = || json!({ "spec": { "type": "ClusterIP" } });
     let deleting = json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } });
@@ -150,7 +150,7 @@ fn section_10_8_sync_load_balancer_if_needed() {
 }
 
 #[test]
-fn section_10_8_needs_cleanup() {
+fn upstreams_needs_cleanup() {
     let finalizer = json!({ "metadata": { "finalizers": [CLEANUP_FINALIZER] } });
     let node_port = json!({ "spec": { "type": "NodePort" } });
     let deleting = json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } });
@@ -167,7 +167,7 @@ fn section_10_8_needs_cleanup() {
 /// Upstream ensures again where its row says so; Cairn looks at whatever changed, and writes only where
 /// addresses have to change.
 #[test]
-fn section_10_8_needs_update() {
+fn upstreams_needs_update() {
     let port = |change: Value| {
         let port = json!({ "name": "http", "port": 80, "protocol": "TCP", "targetPort": 8080, "nodePort": 30080 });
         json!({ "spec": { "ports": [changed(port, change)] } })
@@ -227,7 +227,7 @@ fn section_10_8_needs_update() {
 }
 
 #[test]
-fn section_10_8_finalizer_and_patch_status() {
+fn upstreams_finalizer_and_patch_status() {
     let finalizers = |all: &[&str]| json!({ "metadata": { "finalizers": all } });
     let ingress = |all: Value| json!({ "status": { "loadBalancer": { "ingress": all } } });
     let cluster_ip = |object: Value| changed(object, json!({ "spec": { "type": "ClusterIP" } }));
@@ -272,7 +272,7 @@ fn section_10_8_finalizer_and_patch_status() {
 }
 
 #[test]
-fn section_10_8_valid_services_and_another_load_balancer_ip() {
+fn upstreams_valid_services_and_another_load_balancer_ip() {
     assert_eq!(heard(None, new()), given_with_finalizer(&["10.60.0.1"]), "a valid Service");
     let asks = |address: &str| json!({ "spec": { "loadBalancerIP": address } });
     let before = changed(new(), asks("10.60.0.1"));

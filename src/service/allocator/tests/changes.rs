@@ -87,7 +87,7 @@ fn reusing(seconds: u32, addresses: &[&str]) -> Ground {
     pools(vec![observed("a", &AddressPoolSpec { reuse_after_seconds: seconds, ..spec(addresses) })])
 }
 
-/// MetalLB's statement 39 and its tests A1 and A2.
+/// A freed address reaches whoever waits, without any other event (MetalLB's issues 321 and 413).
 #[test]
 fn a_freed_address_goes_to_one_that_waits_without_another_event() {
     for reuse_after in [0, 60] {
@@ -213,7 +213,7 @@ fn a_wall_clock_that_jumps_changes_nothing_while_one_leads() {
     }
 }
 
-/// MetalLB's statement 41.
+/// Another pool, or another address, is asked for (MetalLB's issue 448).
 #[test]
 fn what_a_service_asks_for_is_followed_and_never_costs_it_what_it_has() {
     let mut world = World::of(small());
@@ -230,7 +230,7 @@ fn what_a_service_asks_for_is_followed_and_never_costs_it_what_it_has() {
     assert_eq!((world.has("x"), world.note("x")), (vec![ip("10.60.1.11")], Some("AddressMalformed")));
 }
 
-/// MetalLB's statement 47.
+/// The families of a Service change (MetalLB's issue 2726).
 #[test]
 fn families_follow_the_service() {
     let mut world = World::of(small());

@@ -6,7 +6,7 @@ use crate::model::PortProtocol::Tcp;
 
 /// The rows AllocateFromPool and Allocate: four Services of four addresses, and two too many.
 #[test]
-fn section_3_5_allocate_from_a_pool_or_from_any() {
+fn allocate_from_a_pool_or_from_any() {
     let one = || pools(vec![pool("test", &["1.2.3.4/31", "1.2.3.10/31", "1000::/127", "2000::/127"], true)]);
     let two = || {
         pools(vec![
@@ -45,7 +45,7 @@ fn section_3_5_allocate_from_a_pool_or_from_any() {
 
 /// The row PoolMetrics: what three share is counted once.
 #[test]
-fn section_3_5_what_is_in_use_is_addresses_and_not_services() {
+fn what_is_in_use_is_addresses_and_not_services() {
     let mut world = World::of(pools(vec![pool("test", &["1.2.3.4/30", "1000::4/126"], true)]));
     let counts = |world: &World| {
         let report = world.ledger.report(&name("test")).expect("a report");
@@ -71,7 +71,7 @@ fn section_3_5_what_is_in_use_is_addresses_and_not_services() {
 
 /// The rows PoolCount without `avoidBuggyIPs`, and AutoAssign.
 #[test]
-fn section_3_5_pools_count_what_they_have_and_give_unasked_only_where_they_may() {
+fn pools_count_what_they_have_and_give_unasked_only_where_they_may() {
     let total = |addresses: &[&str], family| {
         let ledger = ledger(&pools(vec![pool("test", addresses, true)]), &[], &BTreeMap::new());
         let report = ledger.report(&name("test")).expect("a report");

@@ -30,13 +30,13 @@ fn given(ground: &Ground, requests: &[Request]) -> Vec<String> {
     requests.iter().map(|request| text(&answers[&request.key])).collect()
 }
 
-/// MetalLB's tests A11 to A13 and statement 53: pools that select, then priority, then name.
+/// Pools that select, then priority, then name (MetalLB's issues 2656 and 2714 among them).
 #[test]
-fn a11_to_a13_pools_are_asked_in_their_order() {
+fn pools_are_asked_in_their_order() {
     let three = [request("s1"), request("s2"), request("s3")];
     for (name, all) in [
         (
-            "A11: pinned, by priority, none last",
+            "pinned, by priority, none last",
             vec![
                 of_priority("x", "10.0.3.1/32", None, serving(&["default"], None)),
                 of_priority("y", "10.0.2.1/32", Some(20), serving(&["default"], None)),
@@ -44,7 +44,7 @@ fn a11_to_a13_pools_are_asked_in_their_order() {
             ],
         ),
         (
-            "A12: nothing but priority",
+            "nothing but priority",
             vec![
                 of_priority("x", "10.0.3.1/32", None, None),
                 of_priority("y", "10.0.2.1/32", Some(20), None),
@@ -52,7 +52,7 @@ fn a11_to_a13_pools_are_asked_in_their_order() {
             ],
         ),
         (
-            "A13: those that select before those that serve all",
+            "those that select before those that serve all",
             vec![
                 of_priority("x", "10.0.3.1/32", Some(1), None),
                 of_priority("y", "10.0.1.1/32", Some(10), serving(&["default"], None)),
@@ -72,9 +72,9 @@ fn a11_to_a13_pools_are_asked_in_their_order() {
     }
 }
 
-/// MetalLB's test A15 and the ns1 and label rows of its controller's unit test.
+/// As in MetalLB's assignment tests, and the rows of its controller's unit test.
 #[test]
-fn a15_namespace_and_label_have_to_hold_both() {
+fn namespace_and_label_have_to_hold_both() {
     let labelled = |app: &str| Labels::from([("app".to_owned(), app.to_owned())]);
     let ground = pools(vec![
         of_priority("both", "10.0.1.1/32", Some(1), serving(&["default"], Some("web"))),
@@ -87,9 +87,8 @@ fn a15_namespace_and_label_have_to_hold_both() {
     assert_eq!(given(&ground, &requests), ["10.0.1.1", "10.0.3.1", "10.0.4.1", "10.0.4.2"]);
 }
 
-/// MetalLB's test A16.
 #[test]
-fn a16_pools_follow_the_labels_of_namespaces() {
+fn pools_follow_the_labels_of_namespaces() {
     let selector = LabelSelector {
         match_labels: Labels::from([("tier".to_owned(), "edge".to_owned())]),
         ..LabelSelector::default()
@@ -115,9 +114,8 @@ fn a16_pools_follow_the_labels_of_namespaces() {
     assert_eq!((world.note("x"), world.ledger.report(&name("a")).expect("a report").kept), (None, 0));
 }
 
-/// MetalLB's tests A17 to A19 and A22.
 #[test]
-fn a17_to_a22_both_families_come_of_one_pool_where_one_has_them() {
+fn both_families_come_of_one_pool_where_one_has_them() {
     let prefer = |service: &str, families: &[Family]| Request {
         families: families.to_vec(),
         needs_every_family: false,
@@ -129,22 +127,22 @@ fn a17_to_a22_both_families_come_of_one_pool_where_one_has_them() {
         pool("c", &["10.2.0.1/32", "fd02::1/128"], true),
     );
     let all = pools(vec![v4.clone(), v6.clone(), both]);
-    assert_eq!(given(&all, &[prefer("x", &[Family::V4, Family::V6])]), ["10.2.0.1,fd02::1"], "A17");
-    // MetalLB gives one of the two only (A18, A19): a Service that prefers both is better off with both.
+    assert_eq!(given(&all, &[prefer("x", &[Family::V4, Family::V6])]), ["10.2.0.1,fd02::1"], "one pool has both");
+    // MetalLB gives one of the two only: a Service that prefers both is better off with both.
     let single = pools(vec![v4.clone(), v6]);
-    assert_eq!(given(&single, &[prefer("x", &[Family::V4, Family::V6])]), ["10.1.0.1,fd01::1"], "A18");
-    assert_eq!(given(&single, &[prefer("x", &[Family::V6, Family::V4])]), ["fd01::1,10.1.0.1"], "A19");
+    assert_eq!(given(&single, &[prefer("x", &[Family::V4, Family::V6])]), ["10.1.0.1,fd01::1"], "IPv4 first");
+    assert_eq!(given(&single, &[prefer("x", &[Family::V6, Family::V4])]), ["fd01::1,10.1.0.1"], "IPv6 first");
     let mut world = World::of(pools(vec![v4]));
     world.set(prefer("x", &[Family::V4, Family::V6]));
     assert_eq!(world.has("x"), [ip("10.1.0.1")]);
     world.pools(&all);
-    assert_eq!(world.has("x")[0], ip("10.1.0.1"), "A22: what it has stays");
+    assert_eq!(world.has("x")[0], ip("10.1.0.1"), "what it has stays");
     assert_eq!(world.has("x").len(), 2, "and the other family is added");
 }
 
-/// MetalLB's test A21; what it has stays while the second family cannot be had.
+/// What it has stays while the second family cannot be had.
 #[test]
-fn a21_a_service_that_comes_to_need_both_families_keeps_the_one_it_has() {
+fn a_service_that_comes_to_need_both_families_keeps_the_one_it_has() {
     let mut world = World::of(pools(vec![pool("a", &["10.1.0.1/32"], true)]));
     let with = |needs_every_family| Request { needs_every_family, ..dual("x") };
     for (needs_both, note) in [(false, None), (true, Some("FamilyNotInPools")), (false, None)] {
@@ -153,9 +151,8 @@ fn a21_a_service_that_comes_to_need_both_families_keeps_the_one_it_has() {
     }
 }
 
-/// MetalLB's tests A25 and A26.
 #[test]
-fn a25_and_a26_a_pool_counts_what_it_has() {
+fn a_pool_counts_what_it_has() {
     let of = |addresses: &[&str]| pools(vec![pool("a", addresses, true)]);
     let mut world = World::of(of(&["10.60.0.8/30", "fd60::8/126"]));
     world.set(dual("x"));
@@ -163,11 +160,11 @@ fn a25_and_a26_a_pool_counts_what_it_has() {
         let report = world.ledger.report(&name("a")).expect("a report");
         (report.v4.expect("counts"), report.v6.expect("counts"))
     };
-    assert_eq!(counts(&world), ((4, 1, 3), (4, 1, 3)), "A25");
+    assert_eq!(counts(&world), ((4, 1, 3), (4, 1, 3)), "one block");
     world.pools(&of(&["10.60.0.8/29", "fd60::8/125"]));
-    assert_eq!(counts(&world), ((8, 1, 7), (8, 1, 7)), "A26: grown");
+    assert_eq!(counts(&world), ((8, 1, 7), (8, 1, 7)), "grown");
     world.delete("x");
-    assert_eq!(counts(&world), ((8, 0, 8), (8, 0, 8)), "A26: deleted");
+    assert_eq!(counts(&world), ((8, 0, 8), (8, 0, 8)), "deleted");
 }
 
 /// MetalLB's PoolCount rows.
@@ -347,7 +344,22 @@ fn a_new_pool_with_addresses_of_nodes_pods_or_cluster_ips_is_not_used() {
     assert_eq!(world.has("y"), [ip("10.60.0.0")]);
 }
 
-/// MetalLB's statement 49: honoured for newcomers, holders drain. Its test A9: nobody loses anything.
+#[test]
+fn a_pod_cidr_of_two_nodes_is_in_use_until_both_are_gone() {
+    let ground = pools(vec![pool("a", &["10.60.0.0/24"], true)]);
+    let pods =
+        NodeFacts { pod_cidrs: BTreeSet::from(["10.60.0.0/16".parse().expect("a prefix")]), ..NodeFacts::default() };
+    let node = |name: &str, facts| (name.parse::<NodeName>().expect("a name"), facts);
+    let both = BTreeMap::from([node("n1", Some(pods.clone())), node("n2", Some(pods))]);
+    let mut ledger = Ledger::default();
+    drop(ledger.apply(News { nodes: both, ..ground.news() }, at(0)));
+    for (gone, want) in [("n1", 0), ("n2", 1)] {
+        drop(ledger.apply(News { nodes: BTreeMap::from([node(gone, None)]), ..ground.news() }, at(1)));
+        assert_eq!(ledger.report(&name("a")).expect("a report").blocks.len(), want, "after {gone}");
+    }
+}
+
+/// Honoured for newcomers, holders drain (MetalLB's issue 2097), and nobody loses anything.
 #[test]
 fn a_pool_that_shrinks_or_goes_takes_nothing_from_living_services() {
     let of = |addresses: &[&str]| pools(vec![pool("a", addresses, true)]);
@@ -364,7 +376,11 @@ fn a_pool_that_shrinks_or_goes_takes_nothing_from_living_services() {
     assert_eq!((world.has("x"), world.note("x")), (vec![ip("10.60.0.16")], None), "moved when asked to");
     assert_eq!(world.ledger.report(&name("a")).expect("a report").kept, 0);
     world.pools(&pools(vec![]));
-    assert_eq!((world.has("x"), world.has("y")), (vec![ip("10.60.0.16")], vec![ip("10.60.0.15")]), "A9");
+    assert_eq!(
+        (world.has("x"), world.has("y")),
+        (vec![ip("10.60.0.16")], vec![ip("10.60.0.15")]),
+        "nobody loses anything"
+    );
     world.set(request("z"));
     assert_eq!(world.note("z"), Some("NoPool"));
     world.pools(&of(&["10.60.0.15-10.60.0.19"]));

@@ -89,17 +89,20 @@ fn whoever_may_share_finds_room_behind_any_number_of_addresses_without() {
     assert_eq!(answers[&key("late")], has(&["10.60.2.0"]));
 }
 
-/// MetalLB's assignment tests A4 to A6.
 #[test]
-fn a4_to_a6_sharing_is_checked_again_when_a_service_changes() {
+fn sharing_is_checked_again_when_a_service_changes() {
     let mut world = changes::World::of(one());
     world.set(with("svc", sharing("k", &[(Tcp, 80)])));
     world.set(with("svc1", sharing("k", &[(Tcp, 81)])));
-    assert_eq!((world.has("svc"), world.has("svc1")), (vec![ip("10.60.0.10")], vec![ip("10.60.0.10")]), "A4");
+    assert_eq!((world.has("svc"), world.has("svc1")), (vec![ip("10.60.0.10")], vec![ip("10.60.0.10")]), "they share");
     world.set(with("svc1", local("x", &[(Tcp, 81)])));
-    assert_eq!((world.has("svc"), world.has("svc1")), (vec![ip("10.60.0.10")], vec![]), "A5");
+    assert_eq!((world.has("svc"), world.has("svc1")), (vec![ip("10.60.0.10")], vec![]), "no longer the same key");
     world.set(with("svc", local("x", &[(Tcp, 80)])));
-    assert_eq!((world.has("svc"), world.has("svc1")), (vec![ip("10.60.0.10")], vec![ip("10.60.0.10")]), "A6");
+    assert_eq!(
+        (world.has("svc"), world.has("svc1")),
+        (vec![ip("10.60.0.10")], vec![ip("10.60.0.10")]),
+        "the same key again"
+    );
 }
 
 #[test]

@@ -81,7 +81,6 @@ fn what_changes_while_nobody_leads_is_seen_to_by_the_next_leader() {
     });
 }
 
-/// MetalLB's assignment tests A1 to A3.
 #[test]
 fn holders_keep_their_addresses_through_restarts_and_what_is_given_up_goes_to_those_that_wait() {
     inside(async || {
@@ -112,7 +111,7 @@ fn holders_keep_their_addresses_through_restarts_and_what_is_given_up_goes_to_th
         comes_to_have(&lab, "c", &["192.168.10.100"]).await?;
         delete(&lab, "b").await?;
         comes_to_have(&lab, "d", &["192.168.20.200"]).await?;
-        // Pods that come and go are no news to whoever does not ask for them (statement 56); EndpointSlices are
+        // Pods that come and go are no news to whoever does not ask for them; EndpointSlices are
         // asked for what conditions say.
         let asked = lab.control_plane().requests_by_cairn()?;
         let of_pods: Vec<_> =
