@@ -75,7 +75,7 @@ pub struct ImportPolicy {
     /// How often the nodes' own AS number may stand in AS_PATH, 0 to 10. With 0 a route that has been in the nodes' AS
     /// is a loop and refused (RFC 4271 §9.1.2); nodes of one AS behind different routers need 1 where these do not
     /// replace the number (`as-override`). FRR calls it `allowas-in`, BIRD `allow local as`.
-    #[serde(default, rename = "allowOwnAS")]
+    #[serde(default)]
     #[schemars(range(min = 0, max = 10))]
     pub allow_own_as: u8,
 }

@@ -196,7 +196,7 @@ fn check_import(policy: Option<&ImportPolicy>, field: &FieldPath) -> Result<Impo
     }
     if *allow_own_as > MAX_OWN_AS {
         faults.push(Fault::new(
-            field.field("allowOwnAS"),
+            field.field("allowOwnAs"),
             format!("{allow_own_as} is too often: our own AS number may stand in a path 0 to {MAX_OWN_AS} times"),
         ));
     }
@@ -340,7 +340,7 @@ mod tests {
         often.import.iter_mut().for_each(|import| import.allow_own_as = 10);
         assert_eq!(Peer::check("router", &often).expect("a peer").import.allow_own_as, 10);
         often.import.iter_mut().for_each(|import| import.allow_own_as = 11);
-        let want = "spec.import.allowOwnAS: 11 is too often: our own AS number may stand in a path 0 to 10 times";
+        let want = "spec.import.allowOwnAs: 11 is too often: our own AS number may stand in a path 0 to 10 times";
         assert_eq!(faults(&often), format!("BgpPeer router: {want}"));
 
         let told = faults(&of(

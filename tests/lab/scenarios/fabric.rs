@@ -75,7 +75,7 @@ fn nodes_of_one_as_learn_each_others_pods_where_their_policy_allows_the_own_numb
         .await?;
         let peers: Api<BgpPeer> = Api::all(lab.kube().clone());
         let allow = async |count: u8| {
-            let patch = Patch::Merge(json!({ "spec": { "import": { "allowOwnAS": count } } }));
+            let patch = Patch::Merge(json!({ "spec": { "import": { "allowOwnAs": count } } }));
             peers.patch("ra", &PatchParams::default(), &patch).await
         };
         allow(1).await?;

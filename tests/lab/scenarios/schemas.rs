@@ -63,11 +63,11 @@ fn imports_to_try() -> Vec<Case> {
         prefix("le below ge", json!({ "prefix": "10.0.0.0/8", "ge": 24, "le": 16 }), Some("le is at least ge")),
         case("no prefixes", json!({ "prefixes": [] }), Some("prefixes")),
         case("no limit", json!({ "prefixes": [{ "prefix": "::/0" }], "maxPrefixes": 0 }), Some("maxPrefixes")),
-        case("our own AS", json!({ "prefixes": [{ "prefix": "::/0" }], "allowOwnAS": 10 }), None),
+        case("our own AS", json!({ "prefixes": [{ "prefix": "::/0" }], "allowOwnAs": 10 }), None),
         case(
             "our own AS too often",
-            json!({ "prefixes": [{ "prefix": "::/0" }], "allowOwnAS": 11 }),
-            Some("allowOwnAS"),
+            json!({ "prefixes": [{ "prefix": "::/0" }], "allowOwnAs": 11 }),
+            Some("allowOwnAs"),
         ),
     ]
 }
