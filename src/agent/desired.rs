@@ -16,10 +16,11 @@ use crate::agent::last_resort;
 use crate::agent::peers;
 use crate::agent::routes::{Planner, RoutePlan};
 use crate::agent::snapshot::{NodeRouteView, Snapshot};
+use crate::agent::unassigned;
 use crate::agent::witness::{self, Witnessed};
 use crate::api::PeerException;
 use crate::config::peer::Peer;
-use crate::model::{FibRoute, FibWish, LocalAddress, Moment, Neighbour, NextHops, NodeName, Prefix, RouterId};
+use crate::model::{FibRoute, FibWish, Guarded, LocalAddress, Moment, Neighbour, NextHops, NodeName, Prefix, RouterId};
 
 /// What is remembered from one plan to the next.
 #[derive(Debug, Clone, Default)]
@@ -57,6 +58,8 @@ pub struct Desired {
     pub fib: Arc<FibWish>,
     /// Addresses of Services this node is an entry for.
     pub entries: Arc<EntryPlan>,
+    /// What the guard watches over: what Services have there, and networks of which they have only some.
+    pub guarded: Arc<Guarded>,
     /// What to announce: the own pod CIDRs and those addresses.
     pub announce: AnnouncePlan,
     /// The routers to announce it to.
@@ -91,6 +94,7 @@ pub fn plan(snapshot: &Snapshot, memory: &mut Memory, now: Moment) -> Desired {
     let announce = memory.announce.plan(snapshot, of_nodes, &entries, &peers);
     let last_resorts = last_resort::plan(snapshot, of_nodes, &routes, &imports, &announce);
     Desired {
+        guarded: unassigned::guard(snapshot, of_nodes, &announce, &entries.guarded),
         neighbours: witness::neighbours(&witnessed, &routes),
         fib: memory.fib.of(&routes.wanted, &imports.routes, &last_resorts),
         last_resorts,

@@ -49,6 +49,7 @@ pub mod snapshot;
 pub mod stale;
 pub mod state;
 mod stores;
+pub mod unassigned;
 pub mod witness;
 
 use std::collections::BTreeMap;

@@ -141,7 +141,7 @@ impl Rooms {
 
     /// Hands the speaker and the guard what is announced, and in whose name.
     pub fn wish_announcements(&self, desired: &Desired, router_id: RouterId) {
-        set(&self.guarded, Some(Arc::clone(&desired.entries.guarded)));
+        set(&self.guarded, Some(Arc::clone(&desired.guarded)));
         set(
             &self.speaker,
             Arc::new(bgp::Desired {

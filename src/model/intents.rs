@@ -124,4 +124,10 @@ pub struct Guarded {
     /// Who may use those; of one port no two overlap.
     #[serde(default)]
     pub admitted: BTreeSet<Admission>,
+    /// Networks this node announces for the sake of addresses in them; what no Service has there is refused.
+    #[serde(default)]
+    pub aggregated: BTreeSet<Prefix>,
+    /// The addresses in those networks that Services have, announced here or not; left to kube-proxy.
+    #[serde(default)]
+    pub assigned: BTreeSet<IpAddr>,
 }

@@ -182,6 +182,7 @@ const PURE: &[&str] = &[
     "agent/snapshot.rs",
     "agent/stale.rs",
     "agent/state.rs",
+    "agent/unassigned.rs",
     "agent/witness.rs",
 ];
 /// What a pure file never mentions. (`kube::` alone would also refuse the derives of `api`.)

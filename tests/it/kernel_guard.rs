@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use cairn::kernel::NetlinkError;
 use cairn::kernel::guard::{self, GuardState, GuardStatus};
-use cairn::model::{Admission, Guarded, PortProtocol, ServedPort};
+use cairn::model::{Admission, Guarded, PortProtocol, Prefix, ServedPort};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -57,6 +57,10 @@ impl Room {
 
 fn address(text: &str) -> IpAddr {
     text.parse().expect("an address")
+}
+
+fn network(text: &str) -> Prefix {
+    text.parse().expect("a prefix")
 }
 
 fn guarded() -> Guarded {
@@ -125,12 +129,42 @@ const WANT: &str = "table inet cairn {
 		elements = { fd60::10 . tcp . 80 . 2001:db8::/32 }
 	}
 
+	set aggregated4 {
+		type ipv4_addr
+		flags interval
+		elements = { 10.60.0.0/24, 10.61.0.0/25,
+			     10.61.0.192/26 }
+	}
+
+	set aggregated6 {
+		type ipv6_addr
+		flags interval
+		elements = { fd60::/112 }
+	}
+
+	set assigned4 {
+		type ipv4_addr
+		elements = { 10.60.0.20 }
+	}
+
+	set assigned6 {
+		type ipv6_addr
+	}
+
 	chain refuse {
 		ct state invalid drop
 		ct state new meta l4proto tcp limit rate 100/second burst 20 packets counter packets 0 bytes 0 reject with tcp reset
 		ct state new meta l4proto tcp drop
 		ct state new limit rate 100/second burst 20 packets counter packets 0 bytes 0 reject
 		ct state new drop
+	}
+
+	chain unassigned {
+		fib daddr type local accept
+		ip daddr @assigned4 accept
+		ip6 daddr @assigned6 accept
+		ct state new limit rate 100/second burst 20 packets counter packets 0 bytes 0 reject with icmpx host-unreachable
+		ct state invalid,new drop
 	}
 
 	chain admission {
@@ -148,12 +182,16 @@ const WANT: &str = "table inet cairn {
 		ip6 daddr . meta l4proto . th dport @served6 accept
 		ip daddr @announced4 jump refuse
 		ip6 daddr @announced6 jump refuse
+		ip daddr @aggregated4 jump unassigned
+		ip6 daddr @aggregated6 jump unassigned
 	}
 
 	chain forward {
 		type filter hook forward priority filter + 10; policy accept;
 		ip daddr @announced4 ct state invalid,new drop
 		ip6 daddr @announced6 ct state invalid,new drop
+		ip daddr @aggregated4 ct state invalid,new drop
+		ip6 daddr @aggregated6 ct state invalid,new drop
 	}
 }
 ";
@@ -164,6 +202,8 @@ fn the_table_reads_back_as_it_was_meant() {
         let mut room = Room::start();
         let mut one_each = guarded();
         one_each.served.pop_first();
+        one_each.aggregated = ["10.60.0.0/24", "10.61.0.0/25", "10.61.0.192/26", "fd60::/112"].map(network).into();
+        one_each.assigned = [address("10.60.0.20")].into();
         limit(&mut one_each, "10.60.0.10", PortProtocol::Udp, 53, &["192.0.2.0/24"]);
         limit(&mut one_each, "fd60::10", PortProtocol::Tcp, 80, &["2001:db8::/32"]);
         room.guard(one_each);
@@ -294,7 +334,11 @@ const TIMED_OUT: i32 = 28;
 const ANSWERED: i32 = 0;
 
 fn curl(host: &str) -> Option<i32> {
-    try_sh(&format!("ip netns exec client curl -s --max-time 1 http://{host}/")).status.code()
+    curl_for(1, host)
+}
+
+fn curl_for(seconds: u8, host: &str) -> Option<i32> {
+    try_sh(&format!("ip netns exec client curl -s --max-time {seconds} http://{host}/")).status.code()
 }
 
 /// `timeout`'s.
@@ -412,6 +456,63 @@ END"
         until(TABLE, |table| !table.contains(". tcp . 80 . ")).await;
         assert_eq!(["10.60.0.10", "fd60::10"].map(|host| connect(host, 80)), [Some(0); 2], "everyone again");
         assert_eq!(room.status(|_| true).await.restored_total, 0);
+        room.end().await;
+    });
+}
+
+#[test]
+fn announced_networks_follow_whatever_they_become() {
+    netns::inside(async || {
+        let mut room = Room::start();
+        // Wider, narrower, side by side, one within another, and those that only touch the old ones.
+        for (networks, want) in [
+            (&["10.60.0.0/25"][..], "{ 10.60.0.0/25 }"),
+            (&["10.60.0.0/24"], "{ 10.60.0.0/24 }"),
+            (&["10.60.0.0/26", "10.60.0.128/26"], "{ 10.60.0.0/26, 10.60.0.128/26 }"),
+            (&["10.60.0.64/26", "10.60.0.192/26"], "{ 10.60.0.64/26, 10.60.0.192/26 }"),
+            (&["10.60.0.0/16", "10.60.0.64/26"], "{ 10.60.0.0/16 }"),
+            (&["255.255.255.0/24"], "{ 255.255.255.0/24 }"),
+            (&["10.60.0.0/24"], "{ 10.60.0.0/24 }"),
+        ] {
+            room.guard(Guarded { aggregated: networks.iter().copied().map(network).collect(), ..Guarded::default() });
+            let is_shown = |set: &str| set.split_whitespace().collect::<Vec<_>>().join(" ").contains(want);
+            until("nft list set inet cairn aggregated4", is_shown).await;
+        }
+        room.stands().await;
+        assert_eq!(room.status(|_| true).await.restored_total, 0);
+        room.end().await;
+    });
+}
+
+#[test]
+fn an_address_of_an_announced_network_that_nobody_has_is_unreachable() {
+    netns::inside(async || {
+        sh(CLIENT);
+        let mut all = guarded();
+        all.aggregated = ["10.60.0.0/24", "fd60::/64"].map(network).into();
+        all.assigned = ["10.60.0.10", "10.60.0.20", "fd60::10", "fd60::20"].map(address).into();
+        let mut room = Room::start();
+        room.guard(all);
+        room.stands().await;
+        for host in ["10.60.0.99", "[fd60::99]"] {
+            // An answer that is back before `connect` has returned counts only when the SYN is sent again, a second later.
+            assert_eq!(curl_for(4, host), Some(REFUSED), "{host}");
+        }
+        // Told so at once, not when its time is up.
+        let counters = sh("ip netns exec client cat /proc/net/snmp6");
+        let counted = |name: &str| {
+            let line = counters.lines().find(|line| line.starts_with(name));
+            line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u32>().ok())
+        };
+        assert!(counted("Icmp6InDestUnreachs ").is_some_and(|count| count > 0), "{counters}");
+        assert_eq!(counted("Icmp6InTimeExcds "), Some(0), "{counters}");
+        // One that a Service has, and nobody takes yet, is dropped: the client tries again.
+        assert_eq!(curl("10.60.0.20"), Some(TIMED_OUT));
+        assert_eq!(curl("[fd60::20]"), Some(TIMED_OUT));
+        // One of this host, be it on another interface.
+        sh("ip addr add 10.60.0.30/32 dev lo");
+        let here = TcpListener::bind("10.60.0.30:0").expect("a port");
+        assert_eq!(connect("10.60.0.30", port_of(&here)), Some(0));
         room.end().await;
     });
 }

@@ -202,6 +202,8 @@ pub(super) enum Field {
     /// What the destination is to the interface the packet came in by (`RTN_*`), four bytes in the
     /// machine's order.
     DestinationKind,
+    /// What the destination is to this host, by whatever interface, likewise.
+    DestinationKindAnywhere,
     /// The connection's state as bits, four bytes in the machine's order.
     ConnectionState,
 }
@@ -220,6 +222,7 @@ pub(super) enum Verdict {
 pub(super) enum Refusal {
     TcpReset,
     PortUnreachable,
+    HostUnreachable,
 }
 
 /// One expression of a rule. Registers are words of four bytes, numbered from 0 to 15.
@@ -271,8 +274,9 @@ impl Expression<'_> {
             }
             Self::Count => of("counter", Attributes::default()),
             Self::Refuse(Refusal::TcpReset) => of("reject", Attributes::default().number(1, 1).bytes(2, &[0])),
-            // Kind 2 is the code for both families, of which 1 is "port unreachable".
+            // Kind 2 is the code for both families, of which 1 is "port unreachable" and 2 "host unreachable".
             Self::Refuse(Refusal::PortUnreachable) => of("reject", Attributes::default().number(1, 2).bytes(2, &[1])),
+            Self::Refuse(Refusal::HostUnreachable) => of("reject", Attributes::default().number(1, 2).bytes(2, &[2])),
             Self::Verdict(verdict) => {
                 of("immediate", Attributes::default().number(1, 0).nested(2, verdict_data(verdict)))
             }
@@ -298,15 +302,20 @@ fn load(field: Field, word: u32) -> Attributes {
         Field::InterfaceKind => key("meta", 8),
         Field::Family => key("meta", 15),
         Field::Protocol => key("meta", 16),
-        Field::DestinationKind => {
-            const ADDRESS_KIND: u32 = 3;
-            const DESTINATION: u32 = 2;
-            const INCOMING: u32 = 8;
-            let inner = Attributes::default().number(1, register).number(2, ADDRESS_KIND);
-            expression("fib", inner.number(3, DESTINATION | INCOMING))
-        }
+        Field::DestinationKind => destination_kind(register, INCOMING),
+        Field::DestinationKindAnywhere => destination_kind(register, 0),
         Field::ConnectionState => key("ct", 0),
     }
+}
+
+/// `NFTA_FIB_F_IIF`.
+const INCOMING: u32 = 8;
+
+fn destination_kind(register: u32, flags: u32) -> Attributes {
+    const ADDRESS_KIND: u32 = 3;
+    const DESTINATION: u32 = 2;
+    let inner = Attributes::default().number(1, register).number(2, ADDRESS_KIND);
+    expression("fib", inner.number(3, DESTINATION | flags))
 }
 
 fn compare(operator: u32, with: &[u8]) -> Attributes {

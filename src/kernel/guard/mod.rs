@@ -1,5 +1,5 @@
-//! The guard: an nftables table of our own that refuses packets to announced addresses which no
-//! Service serves, so that they do not go back and forth to the router until their time is up.
+//! The guard: an nftables table of our own that refuses packets to announced addresses and networks
+//! which no Service serves, so that they do not go back and forth to the router until their time is up.
 //!
 //! Start reading at [`rules`] (the table). [`codec`] turns it into bytes; [`run`] keeps it in the
 //! kernel. The program `nft` is not needed; `nft list table inet cairn` shows what is there.

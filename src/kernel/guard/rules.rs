@@ -6,6 +6,8 @@
 //!   set served4 { type ipv4_addr . inet_proto . inet_service; }        and served6
 //!   set limited4 { type ipv4_addr . inet_proto . inet_service; }       and limited6
 //!   set admitted4 { type ipv4_addr . inet_proto . inet_service . ipv4_addr; flags interval; }
+//!   set aggregated4 { type ipv4_addr; flags interval; }                and aggregated6
+//!   set assigned4 { type ipv4_addr; }                                  and assigned6
 //!   chain admission { type filter hook prerouting priority -110;
 //!     iiftype loopback accept
 //!     ip daddr . meta l4proto . th dport @limited4
@@ -16,9 +18,17 @@
 //!     fib daddr . iif type local accept
 //!     ip daddr . meta l4proto . th dport @served4 accept               and IPv6
 //!     ip daddr @announced4 jump refuse                                 and IPv6
+//!     ip daddr @aggregated4 jump unassigned                            and IPv6
 //!   }
 //!   chain forward { type filter hook forward priority 10;
 //!     ip daddr @announced4 ct state invalid,new drop                   and IPv6
+//!     ip daddr @aggregated4 ct state invalid,new drop                  and IPv6
+//!   }
+//!   chain unassigned {
+//!     fib daddr type local accept
+//!     ip daddr @assigned4 accept                                       and IPv6
+//!     ct state new limit rate 100/second counter reject (host unreachable)
+//!     ct state invalid,new drop
 //!   }
 //!   chain refuse {
 //!     ct state invalid drop
@@ -41,6 +51,8 @@
 //!   still unchanged in `forward` means that kube-proxy is behind, or would go back to the router.
 //!   It is dropped there, after kube-proxy (-110 with nftables, 0 with iptables): the client tries
 //!   again, while a refusal would be final.
+//! - An address of an announced network that no Service has is unreachable. A route that leads nowhere would
+//!   say so too, but to the node's own programs as well, whose packets kube-proxy translates only after routing.
 //! - Refused is in `prerouting`, not in `forward`: before that the kernel sends an ICMP redirect to
 //!   where the packet came from, and its rate limit for each host then swallows our answer.
 //! - `invalid` is dropped, not refused: a reset in answer to a segment out of the window kills a
@@ -70,6 +82,7 @@ const REFUSALS_PER_SECOND: u64 = 100;
 const REFUSAL_BURST: u32 = 20;
 
 const REFUSE: &str = "refuse";
+const UNASSIGNED: &str = "unassigned";
 
 /// Makes the table anew with everything in it, whatever was there before.
 pub(super) fn create(guarded: &Guarded) -> Vec<Request> {
@@ -78,10 +91,12 @@ pub(super) fn create(guarded: &Guarded) -> Vec<Request> {
     let mut requests = vec![table(Verb::NewTable), table(Verb::DeleteTable), table(Verb::NewTable)];
     requests.extend(Set::ALL.iter().enumerate().map(|(id, set)| set.create(id as u32 + 1)));
     requests.push(chain(REFUSE, None));
+    requests.push(chain(UNASSIGNED, None));
     requests.push(chain("admission", Some((HOOK_PREROUTING, BEFORE_TRANSLATION))));
     requests.push(chain("prerouting", Some((HOOK_PREROUTING, PRIORITY))));
     requests.push(chain("forward", Some((HOOK_FORWARD, PRIORITY))));
     requests.extend(refuse_rules().iter().map(|rule| rule_in(REFUSE, rule)));
+    requests.extend(unassigned_rules().iter().map(|rule| rule_in(UNASSIGNED, rule)));
     requests.extend(admission_rules().iter().map(|rule| rule_in("admission", rule)));
     requests.extend(prerouting_rules().iter().map(|rule| rule_in("prerouting", rule)));
     requests.extend(forward_rules().iter().map(|rule| rule_in("forward", rule)));
@@ -96,8 +111,10 @@ pub(super) fn update(from: &Guarded, to: &Guarded) -> Vec<Request> {
     fn only<T: Ord + Copy>(one: &BTreeSet<T>, other: &BTreeSet<T>) -> BTreeSet<T> {
         one.difference(other).copied().collect()
     }
+    let (before, after) = (ranges(&from.aggregated), ranges(&to.aggregated));
     [
-        address_elements(DeleteElements, &only(&from.announced, &to.announced)),
+        address_elements(DeleteElements, &only(&from.announced, &to.announced), Set::Announced),
+        range_elements(DeleteElements, &only(&before, &after)),
         port_elements(NewElements, &only(&to.served, &from.served), Set::Served),
         port_elements(DeleteElements, &only(&from.served, &to.served), Set::Served),
         // Ranges of one port must not overlap: the old ones go first.
@@ -105,9 +122,29 @@ pub(super) fn update(from: &Guarded, to: &Guarded) -> Vec<Request> {
         admission_elements(DeleteElements, &only(&from.admitted, &to.admitted)),
         admission_elements(NewElements, &only(&to.admitted, &from.admitted)),
         port_elements(NewElements, &only(&to.limited, &from.limited), Set::Limited),
-        address_elements(NewElements, &only(&to.announced, &from.announced)),
+        address_elements(NewElements, &only(&to.assigned, &from.assigned), Set::Assigned),
+        address_elements(DeleteElements, &only(&from.assigned, &to.assigned), Set::Assigned),
+        address_elements(NewElements, &only(&to.announced, &from.announced), Set::Announced),
+        range_elements(NewElements, &only(&after, &before)),
     ]
     .concat()
+}
+
+/// Addresses from a first to a last one.
+type Range = [IpAddr; 2];
+
+/// The addresses of these networks, in as few ranges as there can be: a set takes none that overlap or touch.
+fn ranges(networks: &BTreeSet<Prefix>) -> BTreeSet<Range> {
+    let mut ranges = Vec::<(Family, u128, u128)>::new();
+    for network in networks {
+        let (family, (first, last)) = (network.family(), network.bounds());
+        match ranges.last_mut() {
+            Some((before, _, end)) if *before == family && first <= end.saturating_add(1) => *end = last.max(*end),
+            _ => ranges.push((family, first, last)),
+        }
+    }
+    let address = |family: Family, number| family.address(number).expect("a prefix's bounds are of its family");
+    ranges.into_iter().map(|(family, first, last)| [address(family, first), address(family, last)]).collect()
 }
 
 /// Removes the table.
@@ -121,10 +158,12 @@ enum Set {
     Served(Family),
     Limited(Family),
     Admitted(Family),
+    Aggregated(Family),
+    Assigned(Family),
 }
 
 impl Set {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 12] = [
         Self::Announced(Family::V4),
         Self::Announced(Family::V6),
         Self::Served(Family::V4),
@@ -133,6 +172,10 @@ impl Set {
         Self::Limited(Family::V6),
         Self::Admitted(Family::V4),
         Self::Admitted(Family::V6),
+        Self::Aggregated(Family::V4),
+        Self::Aggregated(Family::V6),
+        Self::Assigned(Family::V4),
+        Self::Assigned(Family::V6),
     ];
 
     fn name(self) -> &'static str {
@@ -145,6 +188,10 @@ impl Set {
             Self::Limited(Family::V6) => "limited6",
             Self::Admitted(Family::V4) => "admitted4",
             Self::Admitted(Family::V6) => "admitted6",
+            Self::Aggregated(Family::V4) => "aggregated4",
+            Self::Aggregated(Family::V6) => "aggregated6",
+            Self::Assigned(Family::V4) => "assigned4",
+            Self::Assigned(Family::V6) => "assigned6",
         }
     }
 
@@ -156,7 +203,7 @@ impl Set {
             Family::V6 => (8, 16),
         };
         match self {
-            Self::Announced(family) => vec![address(family)],
+            Self::Announced(family) | Self::Aggregated(family) | Self::Assigned(family) => vec![address(family)],
             Self::Served(family) | Self::Limited(family) => vec![address(family), PORT[0], PORT[1]],
             Self::Admitted(family) => vec![address(family), PORT[0], PORT[1], address(family)],
         }
@@ -169,9 +216,13 @@ impl Set {
         // Six bits for each type; each part begins a word.
         let kind = key.iter().fold(0, |kinds, (kind, _)| kinds << 6 | kind);
         let length = key.iter().map(|(_, length)| length.next_multiple_of(4)).sum();
-        let flags = if matches!(self, Self::Admitted(_)) { INTERVALS | PARTS } else { 0 };
+        let flags = match self {
+            Self::Admitted(_) => INTERVALS | PARTS,
+            Self::Aggregated(_) => INTERVALS,
+            Self::Announced(_) | Self::Served(_) | Self::Limited(_) | Self::Assigned(_) => 0,
+        };
         let mut attributes = named_in_table().text(2, self.name()).number(3, flags).number(4, kind).number(5, length);
-        if flags != 0 {
+        if flags & PARTS != 0 {
             let parts = key.iter().map(|(_, length)| Attributes::default().number(1, *length));
             attributes = attributes.nested(9, Attributes::default().list(2, parts));
         }
@@ -179,12 +230,24 @@ impl Set {
     }
 }
 
-fn address_elements(verb: Verb, addresses: &BTreeSet<IpAddr>) -> Vec<Request> {
-    elements(verb, addresses, Set::Announced, |address| *address, |address| exactly(&octets(*address)))
+fn address_elements(verb: Verb, addresses: &BTreeSet<IpAddr>, set: fn(Family) -> Set) -> Vec<Request> {
+    elements(verb, addresses, set, |address| *address, |address| vec![exactly(&octets(*address))])
+}
+
+/// A range is an element where it begins and one behind its end.
+fn range_elements(verb: Verb, ranges: &BTreeSet<Range>) -> Vec<Request> {
+    /// `NFT_SET_ELEM_INTERVAL_END`.
+    const END: u32 = 1;
+    let ends = |[first, last]: &Range| {
+        let behind = Prefix::host(*last).bounds().1.checked_add(1).and_then(|number| Family::of(*last).address(number));
+        let behind = behind.map(|behind| exactly(&octets(behind)).number(3, END));
+        [exactly(&octets(*first))].into_iter().chain(behind).collect()
+    };
+    elements(verb, ranges, Set::Aggregated, |[first, _]| *first, ends)
 }
 
 fn port_elements(verb: Verb, ports: &BTreeSet<ServedPort>, set: fn(Family) -> Set) -> Vec<Request> {
-    elements(verb, ports, set, |port| port.address, |port| exactly(&port_key(port)))
+    elements(verb, ports, set, |port| port.address, |port| vec![exactly(&port_key(port))])
 }
 
 fn admission_elements(verb: Verb, admissions: &BTreeSet<Admission>) -> Vec<Request> {
@@ -192,7 +255,7 @@ fn admission_elements(verb: Verb, admissions: &BTreeSet<Admission>) -> Vec<Reque
     let element = |admission: &Admission| {
         let port = port_key(&admission.to);
         let [first, last] = bounds(admission.from).map(|address| [&port[..], &octets(address)].concat());
-        exactly(&first).nested(LAST, value(&last))
+        vec![exactly(&first).nested(LAST, value(&last))]
     };
     elements(verb, admissions, Set::Admitted, |admission| admission.to.address, element)
 }
@@ -221,13 +284,13 @@ fn elements<T: Ord>(
     all: &BTreeSet<T>,
     set: fn(Family) -> Set,
     address: impl Fn(&T) -> IpAddr,
-    element: impl Fn(&T) -> Attributes,
+    parts: impl Fn(&T) -> Vec<Attributes>,
 ) -> Vec<Request> {
     let mut requests = Vec::new();
     for family in FAMILIES {
         let these: Vec<&T> = all.iter().filter(|one| Family::of(address(one)) == family).collect();
         for some in these.chunks(ELEMENTS) {
-            let list = some.iter().map(|one| element(one));
+            let list = some.iter().flat_map(|one| parts(one));
             let attributes = named_in_table().text(2, set(family).name()).list(3, list);
             requests.push(Request { verb, attributes });
         }
@@ -274,27 +337,37 @@ fn admission_rules() -> Vec<Rule> {
     rules
 }
 
+/// `RTN_LOCAL`.
+const LOCAL: [u8; 4] = 2u32.to_ne_bytes();
+
 fn prerouting_rules() -> Vec<Rule> {
-    /// `RTN_LOCAL`.
-    const LOCAL: [u8; 4] = 2u32.to_ne_bytes();
     let is_local = vec![Expression::Load { field: Field::DestinationKind, word: 0 }, Expression::Equals(&LOCAL)];
     let mut rules = vec![accept_loopback(), [is_local, vec![ACCEPT]].concat()];
     rules.extend(FAMILIES.map(|family| [is_family(family), is_port_in(Set::Served, family), vec![ACCEPT]].concat()));
     let refuse = Expression::Verdict(Verdict::Jump(REFUSE));
-    rules.extend(FAMILIES.map(|family| [is_announced(family), vec![refuse]].concat()));
+    rules.extend(FAMILIES.map(|family| [is_destination_in(Set::Announced, family), vec![refuse]].concat()));
+    let judge = Expression::Verdict(Verdict::Jump(UNASSIGNED));
+    rules.extend(FAMILIES.map(|family| [is_destination_in(Set::Aggregated, family), vec![judge]].concat()));
     rules
 }
 
 fn forward_rules() -> Vec<Rule> {
-    FAMILIES.map(|family| [is_announced(family), is_state(INVALID | NEW), vec![DROP]].concat()).into()
+    let drop =
+        |set| FAMILIES.map(|family| [is_destination_in(set, family), is_state(INVALID | NEW), vec![DROP]].concat());
+    [Set::Announced, Set::Aggregated].into_iter().flat_map(drop).collect()
+}
+
+fn unassigned_rules() -> Vec<Rule> {
+    let kind = Expression::Load { field: Field::DestinationKindAnywhere, word: 0 };
+    let mut rules = vec![vec![kind, Expression::Equals(&LOCAL), ACCEPT]];
+    rules.extend(FAMILIES.map(|family| [is_destination_in(Set::Assigned, family), vec![ACCEPT]].concat()));
+    rules.push([is_state(NEW), limited(Refusal::HostUnreachable)].concat());
+    rules.push([is_state(INVALID | NEW), vec![DROP]].concat());
+    rules
 }
 
 fn refuse_rules() -> Vec<Rule> {
     const TCP: [u8; 1] = [6];
-    let limited = |refusal| {
-        let limit = Expression::PerSecond { rate: REFUSALS_PER_SECOND, burst: REFUSAL_BURST };
-        vec![limit, Expression::Count, Expression::Refuse(refusal)]
-    };
     let is_tcp = vec![Expression::Load { field: Field::Protocol, word: 0 }, Expression::Equals(&TCP)];
     vec![
         [is_state(INVALID), vec![DROP]].concat(),
@@ -304,6 +377,11 @@ fn refuse_rules() -> Vec<Rule> {
         [is_state(NEW), limited(Refusal::PortUnreachable)].concat(),
         [is_state(NEW), vec![DROP]].concat(),
     ]
+}
+
+fn limited(refusal: Refusal) -> Rule {
+    let limit = Expression::PerSecond { rate: REFUSALS_PER_SECOND, burst: REFUSAL_BURST };
+    vec![limit, Expression::Count, Expression::Refuse(refusal)]
 }
 
 /// `NF_CT_STATE_INVALID_BIT`.
@@ -326,8 +404,8 @@ fn is_state(bits: u32) -> Rule {
     vec![Expression::Load { field: Field::ConnectionState, word: 0 }, Expression::HasBits(bits)]
 }
 
-fn is_announced(family: Family) -> Rule {
-    [is_family(family), vec![destination(family), Expression::IsIn(Set::Announced(family).name())]].concat()
+fn is_destination_in(set: fn(Family) -> Set, family: Family) -> Rule {
+    [is_family(family), vec![destination(family), Expression::IsIn(set(family).name())]].concat()
 }
 
 fn is_family(family: Family) -> Rule {
@@ -378,82 +456,4 @@ fn named_in_table() -> Attributes {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::model::PortProtocol;
-
-    fn guarded(addresses: &[&str], ports: &[(&str, PortProtocol, u16)]) -> Guarded {
-        Guarded {
-            announced: addresses.iter().map(|address| address.parse().unwrap()).collect(),
-            served: ports
-                .iter()
-                .map(|(address, protocol, port)| ServedPort {
-                    address: address.parse().unwrap(),
-                    protocol: *protocol,
-                    port: *port,
-                })
-                .collect(),
-            ..Guarded::default()
-        }
-    }
-
-    fn admission(address: &str, from: &str) -> Admission {
-        let to = ServedPort { address: address.parse().unwrap(), protocol: PortProtocol::Tcp, port: 80 };
-        Admission { to, from: from.parse().unwrap() }
-    }
-
-    #[test]
-    fn who_is_no_longer_admitted_goes_before_others_come_and_a_port_is_limited_last() {
-        let (wide, narrow) = (admission("10.60.0.1", "10.0.0.0/8"), admission("10.60.0.1", "10.0.0.0/16"));
-        let limited = |admissions: &[Admission]| Guarded {
-            limited: admissions.iter().map(|admission| admission.to).collect(),
-            admitted: admissions.iter().copied().collect(),
-            ..Guarded::default()
-        };
-        let (open, before, after) = (Guarded::default(), limited(&[wide]), limited(&[narrow]));
-        let admit = |verb, one: Admission| admission_elements(verb, &BTreeSet::from([one]));
-        let limit = |verb| port_elements(verb, &BTreeSet::from([wide.to]), Set::Limited);
-        use Verb::{DeleteElements, NewElements};
-        let want = [admit(NewElements, wide), limit(NewElements)].concat();
-        assert_eq!(update(&open, &before), want);
-        let want = [admit(DeleteElements, wide), admit(NewElements, narrow)].concat();
-        assert_eq!(update(&before, &after), want);
-        let want = [limit(DeleteElements), admit(DeleteElements, narrow)].concat();
-        assert_eq!(update(&after, &open), want);
-    }
-
-    #[test]
-    fn an_admission_is_from_the_first_to_the_last_address_of_its_range() {
-        let admitted = Guarded { admitted: [admission("10.60.0.1", "10.1.0.0/16")].into(), ..Guarded::default() };
-        let key = |client: [u8; 4]| value(&[&[10, 60, 0, 1, 6, 0, 0, 0, 0, 80, 0, 0][..], &client].concat());
-        let element = Attributes::default().nested(1, key([10, 1, 0, 0])).nested(10, key([10, 1, 255, 255]));
-        let attributes = named_in_table().text(2, "admitted4").list(3, [element]);
-        assert_eq!(update(&Guarded::default(), &admitted), [Request { verb: Verb::NewElements, attributes }]);
-    }
-
-    #[test]
-    fn an_update_holds_only_what_differs_and_serves_before_it_announces() {
-        let before = guarded(&["10.60.0.1"], &[("10.60.0.1", PortProtocol::Tcp, 80)]);
-        let after =
-            guarded(&["10.60.0.2"], &[("10.60.0.1", PortProtocol::Tcp, 80), ("fd60::2", PortProtocol::Udp, 53)]);
-        let verbs: Vec<Verb> = update(&before, &after).iter().map(|request| request.verb).collect();
-        assert_eq!(verbs, [Verb::DeleteElements, Verb::NewElements, Verb::NewElements]);
-        assert_eq!(update(&after, &after), vec![]);
-    }
-
-    #[test]
-    fn a_served_port_is_a_key_of_whole_words() {
-        let served = guarded(&[], &[("10.60.0.1", PortProtocol::Tcp, 80)]);
-        let got = update(&Guarded::default(), &served);
-        let key = value(&[10, 60, 0, 1, 6, 0, 0, 0, 0, 80, 0, 0]);
-        let list = [Attributes::default().nested(1, key)];
-        let attributes = named_in_table().text(2, "served4").list(3, list);
-        assert_eq!(got, [Request { verb: Verb::NewElements, attributes }]);
-    }
-
-    #[test]
-    fn many_elements_are_cut_into_requests() {
-        let ports: Vec<_> = (1..=2500).map(|port| ("fd60::1", PortProtocol::Tcp, port)).collect();
-        assert_eq!(update(&Guarded::default(), &guarded(&[], &ports)).len(), 3);
-    }
-}
+mod tests;

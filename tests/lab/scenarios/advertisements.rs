@@ -177,7 +177,7 @@ fn a_network_is_announced_as_long_as_an_address_in_it_is_and_to_the_peers_that_a
 }
 
 /// By the very rule of the agents, from the pool of the lab.
-fn network_of(lab: &Lab, address: std::net::IpAddr) -> Result<String> {
+pub(super) fn network_of(lab: &Lab, address: std::net::IpAddr) -> Result<String> {
     let text = std::fs::read_to_string(lab.cairn()?.configuration().join("pool.yaml"))?;
     let blocks =
         text.lines().filter_map(|line| line.trim().strip_prefix("- ")?.parse::<cairn::config::AddressBlock>().ok());

@@ -1,8 +1,9 @@
 //! Which nodes say that they take an address, and what becomes of packets that nobody serves.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::Service as ServiceObject;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::Api;
@@ -11,13 +12,17 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use super::{
-    SOON, cluster_with_cairn,
+    SOON,
+    advertisements::{advertise, network_of},
+    cluster_with_cairn,
     first_service::{announced_by_all, answered_by, next_hops_of},
 };
 use crate::harness::{
+    Lab,
     address::CLIENT_V4,
     client::Unanswered,
     enclosure::inside,
+    namespace::Namespace,
     service::{self, ExternalTrafficPolicy, Service, host_prefix},
     wait::stays,
     wait_for,
@@ -159,6 +164,67 @@ fn a_port_that_no_service_has_is_refused_at_once() {
                 Ok(())
             })
             .await?;
+        }
+        Ok(())
+    });
+}
+
+/// Packets that went through the router, then ICMP messages that came to the client: unreachable, time exceeded.
+async fn counted(lab: &Lab) -> Result<[u64; 3]> {
+    let read = async |namespace: &Namespace, group: &str, name: &str| -> Result<u64> {
+        let shown = namespace.exec(["cat", "/proc/net/snmp"]).await?;
+        let mut lines = shown.lines().filter(|line| line.starts_with(&format!("{group}: ")));
+        let (names, values) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+        let at = names.split_whitespace().position(|word| word == name);
+        let value = at.and_then(|at| values.split_whitespace().nth(at)?.parse().ok());
+        value.with_context(|| format!("no {group} {name} in {shown}"))
+    };
+    let (router, client) = (lab.router()?.namespace(), lab.client()?.namespace());
+    Ok([
+        read(router, "Ip", "ForwDatagrams").await?,
+        read(client, "Icmp", "InDestUnreachs").await?,
+        read(client, "Icmp", "InTimeExcds").await?,
+    ])
+}
+
+#[test]
+fn an_address_of_an_announced_network_that_no_service_has_is_unreachable_and_those_of_services_answer() {
+    inside(async || {
+        let mut lab = cluster_with_cairn().await?;
+        lab.start_pod("n1", "web-1", "web").await?;
+        let bgp = json!({ "aggregationLength": 26, "aggregationLengthV6": 124 });
+        advertise(&lab, "wide", json!({ "services": { "pools": ["public"] }, "bgp": bgp })).await?;
+        let web = Service::create(lab.kube(), "web", ExternalTrafficPolicy::Cluster).await?;
+        let [v4, v6] = web.wait_for_addresses(SOON).await?;
+        let nodes = next_hops_of(&lab, v4, &["n1", "n2", "n3"]);
+        lab.router()?.wait_for_next_hops(&network_of(&lab, v4)?, nodes, SOON).await?;
+        answered_by(&lab, v4, &["n1"]).await?;
+        answered_by(&lab, v6, &["n1"]).await?;
+        // The pool begins at .10, and the widest network that does not leave it ends at .11.
+        let nobody = |address: IpAddr| match address {
+            IpAddr::V4(v4) => IpAddr::from((u32::from(v4) ^ 1).to_be_bytes()),
+            IpAddr::V6(v6) => IpAddr::from((u128::from(v6) ^ 0x8).to_be_bytes()),
+        };
+        for address in [v4, v6].map(nobody) {
+            wait_for(&format!("{address} is unreachable"), SOON, async || {
+                let answer = lab.client()?.http_get(address, service::PORT).await?;
+                ensure!(answer == Err(Unanswered::Refused), "{answer:?}");
+                Ok(())
+            })
+            .await?;
+        }
+        let [forwarded, unreachable, expired] = counted(&lab).await?;
+        let answer = lab.client()?.http_get(nobody(v4), service::PORT).await?;
+        ensure!(answer == Err(Unanswered::Refused), "{answer:?}");
+        let after = counted(&lab).await?;
+        // There and back once; in a circle it would be dozens of times.
+        ensure!(after[0] - forwarded < 10, "the router forwarded {} packets", after[0] - forwarded);
+        ensure!(after[1] > unreachable && after[2] == expired, "{unreachable} and {expired}, then {after:?}");
+        // The nodes' own programs reach the Service by its address, as ever: kube-proxy translates after routing.
+        let url = format!("http://{v4}/");
+        for name in ["n1", "n2"] {
+            let answer = lab.node(name)?.exec(["curl", "--silent", "--show-error", "--max-time", "5", &url]).await?;
+            ensure!(answer.contains("node=n1"), "on {name}: {answer}");
         }
         Ok(())
     });
