@@ -6,21 +6,19 @@
 //! highest local preference, the lowest MED and the fewest prepended AS numbers that any of them names.
 
 mod book;
-mod pools;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use self::book::{Book, Count, Speakers, Statement};
-use self::pools::PoolIndex;
 use crate::agent::entries::EntryPlan;
-use crate::agent::last_good::{Checked, created_seconds};
 use crate::agent::node_addresses::NodeAddresses;
-use crate::agent::snapshot::{Objects, PoolView, Snapshot};
-use crate::api::{self, AdvertException};
-use crate::config::advertisement::{Advertised, Bgp, How, ServiceChoice};
+use crate::agent::snapshot::{Objects, Snapshot};
+use crate::api::AdvertException;
+use crate::config::advertisement::{Advertised, Bgp};
 use crate::config::peer::Peer;
+use crate::config::pool_view::{PoolIndex, PoolView};
 use crate::config::{AddressBlock, Advertisement};
 use crate::model::views::ServiceView;
 use crate::model::{Adverts, Community, PathAttributes, PeerName, Prefix, ServiceKey, SharedMap};
@@ -34,12 +32,6 @@ pub struct AnnouncePlan {
     pub pod_aggregates: BTreeSet<Prefix>,
     /// What is announced otherwise than Advertisements say.
     pub exceptions: Vec<AdvertException>,
-}
-
-/// Checks an `Advertisement`.
-pub fn advertisement(object: &api::Advertisement) -> Option<Checked<Advertisement>> {
-    let check = Advertisement::check(object.metadata.name.as_deref()?, &object.spec);
-    Some(Checked::new(check, created_seconds(object)))
 }
 
 /// Plans, and remembers what it planned from: a Service that came, changed or went costs what is said of it,
@@ -150,7 +142,7 @@ struct Voice<'a> {
 /// Those who say something, and the pools that they speak of.
 struct Stage<'a> {
     voices: Vec<Voice<'a>>,
-    pools: PoolIndex<'a>,
+    pools: PoolIndex,
 }
 
 impl<'a> Stage<'a> {
@@ -160,11 +152,8 @@ impl<'a> Stage<'a> {
             told.map(|(place, _)| place).collect()
         };
         let voice = |advertisement: &'a Arc<Advertisement>| {
-            let bgp = match &advertisement.how {
-                How::Bgp(bgp) if advertisement.nodes.matches(&snapshot.labels) => Some((bgp, told(bgp))),
-                How::Bgp(_) | How::L2(_) | How::Withhold => None,
-            };
-            Voice { advertisement, bgp }
+            let bgp = advertisement.bgp_from(&snapshot.labels);
+            Voice { advertisement, bgp: bgp.map(|bgp| (bgp, told(bgp))) }
         };
         let voices = snapshot.advertisements.iter().map(voice).collect();
         Self { voices, pools: PoolIndex::of(&snapshot.pools) }
@@ -172,10 +161,7 @@ impl<'a> Stage<'a> {
 
     fn service_address(&self, service: &ServiceView, address: IpAddr) -> Vec<Statement> {
         let pool = self.pools.find(address);
-        let selects = |advertisement: &Advertisement| match &advertisement.what {
-            Advertised::Services(choice) => takes(choice, service, pool.map(|(_, pool)| pool)),
-            Advertised::PodCidrs => false,
-        };
+        let selects = |advertisement: &Advertisement| advertisement.selects(service, pool.map(|(_, pool)| pool));
         let host = Prefix::host(address);
         let around = |bgp: &Bgp| {
             let (length, (block, _)) = bgp.length(host.family()).zip(pool)?;
@@ -236,14 +222,6 @@ impl<'a> Stage<'a> {
         statements.extend(is_plain.then_some(Statement::Plain(plain)));
         statements
     }
-}
-
-/// Whether an address of a Service, which is of this pool or of none, is one of those.
-fn takes(choice: &ServiceChoice, service: &ServiceView, pool: Option<&PoolView>) -> bool {
-    let ServiceChoice { pools, namespaces, services } = choice;
-    let is_of_pool = pools.is_any() || pool.is_some_and(|pool| pools.takes(&pool.name, &pool.labels));
-    let is_in_namespace = namespaces.is_empty() || namespaces.contains(service.key.namespace());
-    is_of_pool && is_in_namespace && services.matches(&service.labels)
 }
 
 /// The wider network around a pod CIDR that is asked for.

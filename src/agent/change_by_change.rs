@@ -10,8 +10,9 @@ use serde_json::json;
 
 use super::cases::{local, node_route, peer, snapshot, web};
 use super::desired::{self, Memory};
-use super::snapshot::{NodeRouteView, OwnCidr, PoolView, Snapshot};
+use super::snapshot::{NodeRouteView, OwnCidr, Snapshot};
 use crate::api::EntryFlag;
+use crate::config::pool_view::PoolView;
 use crate::config::{Advertisement, Pool};
 use crate::model::learned::{LearnedPath, Merit};
 use crate::model::views::{EndpointCounts, EndpointView, Ingress, IpMode, ServiceView, TrafficPolicy};

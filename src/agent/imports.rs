@@ -184,9 +184,9 @@ mod tests {
     use super::*;
     use crate::agent::cases::{local, node_route, peer, snapshot, web};
     use crate::agent::routes::Planner;
-    use crate::agent::snapshot::PoolView;
     use crate::agent::stale::StaleRoutes;
     use crate::config::Pool;
+    use crate::config::pool_view::PoolView;
     use crate::model::learned::Merit;
     use crate::model::views::TrafficPolicy;
 

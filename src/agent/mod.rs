@@ -29,7 +29,6 @@ mod fib;
 pub mod forecast;
 pub mod imports;
 mod inquiry;
-pub mod last_good;
 pub mod last_resort;
 mod metrics;
 mod mirror;

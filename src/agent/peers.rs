@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use kube::ResourceExt;
 
-use crate::agent::last_good::{Checked, LastGood, created_seconds};
 use crate::api::{BgpPeer, PeerException};
+use crate::config::last_good::{Checked, LastGood, created_seconds};
 use crate::config::peer::Peer;
 use crate::config::{Fault, FieldPath};
 

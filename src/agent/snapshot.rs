@@ -8,13 +8,13 @@ use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::imports::Learned;
-use crate::agent::last_good::{Checked, created_seconds};
 use crate::agent::stale::StaleRoutes;
-use crate::api::{AddressPool, EntryFlag, NodeRoute};
+use crate::api::{EntryFlag, NodeRoute};
+use crate::config::Advertisement;
 use crate::config::peer::Peer;
-use crate::config::{AddressBlock, Advertisement, Pool};
+use crate::config::pool_view::PoolView;
 use crate::model::views::{EndpointView, ServiceView};
-use crate::model::{LocalAddress, NodeName, PoolName, Prefix, Scope, SharedMap};
+use crate::model::{LocalAddress, NodeName, Prefix, Scope, SharedMap};
 
 /// Objects by name, shared: a snapshot is taken for each change, and most of it is as before.
 pub type Objects<V> = SharedMap<String, Arc<V>>;
@@ -67,30 +67,6 @@ pub enum OwnCidr {
     /// They go where other routes lead.
     #[default]
     Left,
-}
-
-/// What announcements depend on of an `AddressPool`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PoolView {
-    /// Its name.
-    pub name: PoolName,
-    /// Its labels.
-    pub labels: BTreeMap<String, String>,
-    /// Its blocks as they were written.
-    pub blocks: Vec<AddressBlock>,
-}
-
-impl PoolView {
-    /// Checks an `AddressPool`.
-    pub fn of(object: &AddressPool) -> Option<Checked<Self>> {
-        let check = Pool::check(object.metadata.name.as_deref()?, &object.spec);
-        Some(Checked::new(check.map(|pool| Self::new(pool, object.labels())), created_seconds(object)))
-    }
-
-    /// The view of a pool whose object has these labels.
-    pub fn new(pool: Pool, labels: &BTreeMap<String, String>) -> Self {
-        Self { name: pool.name, labels: labels.clone(), blocks: pool.written }
-    }
 }
 
 /// What the node's own rooms know, and what it was told at its start.

@@ -7,17 +7,17 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::runtime::watcher::Config;
 use kube::{Api, Client};
 
-use crate::agent::announce;
-use crate::agent::last_good::{Checked, LastGood};
 use crate::agent::mirror::Mirror;
 use crate::agent::nodes::{Nodes, Own};
 use crate::agent::peers::{self, PeerView, Peers};
-use crate::agent::snapshot::{Here, NodeRouteView, PoolView, Snapshot};
+use crate::agent::snapshot::{Here, NodeRouteView, Snapshot};
 use crate::api::{self, AddressPool, BgpPeer, NodeRoute, PeerException};
 use crate::cluster::changes::Changes;
 use crate::cluster::store::Store;
 use crate::cluster::views;
 use crate::config::Advertisement;
+use crate::config::last_good::{Checked, LastGood};
+use crate::config::pool_view::PoolView;
 use crate::model::views::{EndpointView, NodeView, ServiceView};
 use crate::model::{Moment, NodeName, Scope};
 
@@ -77,7 +77,7 @@ impl Stores {
             advertisements: Store::watch::<api::Advertisement>(
                 Api::all(client.clone()),
                 cached(Config::default()),
-                announce::advertisement,
+                Advertisement::of,
             ),
             pools: Store::watch::<AddressPool>(Api::all(client.clone()), cached(Config::default()), PoolView::of),
             services: Mirror::of(Store::watch::<Service>(

@@ -5,11 +5,14 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::last_good::{Checked, created_seconds};
+use super::pool_view::PoolView;
 use super::selector::{Labels, label_faults};
 use super::{Fault, Faults, FieldPath, Selector, label};
 use crate::api::advertisement::{AdvertisedServices, AdvertisementSpec, BgpAdvertisement, L2Advertisement};
-use crate::api::{LabelSelector, advertisement};
+use crate::api::{self, LabelSelector, advertisement};
 use crate::model::names::NameError;
+use crate::model::views::ServiceView;
 use crate::model::{AdvertisementName, Community, Family, PathAttributes, PeerName, PoolName};
 
 /// The longest name of an interface (`IFNAMSIZ` without its end).
@@ -137,6 +140,36 @@ impl<N: Ord> Choice<N> {
 }
 
 impl Advertisement {
+    /// Checks an `Advertisement`.
+    pub fn of(object: &api::Advertisement) -> Option<Checked<Self>> {
+        let check = Self::check(object.metadata.name.as_deref()?, &object.spec);
+        Some(Checked::new(check, created_seconds(object)))
+    }
+
+    /// Whether it is about an address of this Service, which is of this pool or of none.
+    ///
+    /// What no Advertisement selects is announced by every node that is an entry; what one or several select
+    /// is announced exactly as those say.
+    pub fn selects(&self, service: &ServiceView, pool: Option<&PoolView>) -> bool {
+        let Advertised::Services(ServiceChoice { pools, namespaces, services }) = &self.what else { return false };
+        let is_of_pool = pools.is_any() || pool.is_some_and(|pool| pools.takes(&pool.name, &pool.labels));
+        let is_in_namespace = namespaces.is_empty() || namespaces.contains(service.key.namespace());
+        is_of_pool && is_in_namespace && services.matches(&service.labels)
+    }
+
+    /// How it has things announced to routers, where it does.
+    pub fn bgp(&self) -> Option<&Bgp> {
+        match &self.how {
+            How::Bgp(bgp) => Some(bgp),
+            How::L2(_) | How::Withhold => None,
+        }
+    }
+
+    /// How it has a node with these labels announce things to routers, where it does.
+    pub fn bgp_from(&self, labels: &Labels) -> Option<&Bgp> {
+        self.bgp().filter(|_| self.nodes.matches(labels))
+    }
+
     /// Checks what an `Advertisement` says; whether the pools and peers it names exist is another matter.
     ///
     /// # Errors

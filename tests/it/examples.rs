@@ -11,12 +11,13 @@ use std::sync::Arc;
 
 use cairn::agent;
 use cairn::agent::desired::Memory;
-use cairn::agent::last_good::{Checked, LastGood};
-use cairn::agent::snapshot::{NodeRouteView, OwnCidr, PoolView, Snapshot};
-use cairn::agent::{announce, peers};
+use cairn::agent::peers;
+use cairn::agent::snapshot::{NodeRouteView, OwnCidr, Snapshot};
 use cairn::api::{AddressPool, NodeReportStatus, NodeRoute, NodeRouteSpec, RouteException};
 use cairn::cluster::views;
 use cairn::config::CloudConfig;
+use cairn::config::last_good::{Checked, LastGood};
+use cairn::config::pool_view::PoolView;
 use cairn::inventory::{InventoryState, file};
 use cairn::model::views::{EndpointView, Ingress, IpFamilyPolicy, IpMode, NodeView, ServiceView};
 use cairn::model::{Family, LocalAddress, Moment, NodeName, PathAttributes, Prefix, Scope, SharedMap};
@@ -181,7 +182,7 @@ impl Cluster {
 
     fn run_agents(&mut self, services: &BTreeMap<String, Arc<ServiceView>>) {
         let peers = self.in_force("BgpPeer", peers::peer);
-        let advertisements = self.in_force("Advertisement", announce::advertisement);
+        let advertisements = self.in_force("Advertisement", cairn::config::Advertisement::of);
         let pools = self.in_force("AddressPool", PoolView::of);
         let endpoints: Vec<EndpointView> =
             self.objects.all::<EndpointSlice>("EndpointSlice").iter().filter_map(views::endpoint_slice).collect();

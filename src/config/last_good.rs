@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use kube::Resource;
 
-use crate::config::Faults;
+use super::Faults;
 
 /// An object as it was checked.
 #[derive(Debug, Clone, PartialEq)]
