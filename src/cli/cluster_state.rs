@@ -13,9 +13,12 @@ use kube::api::ListParams;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
-use crate::api::{AddressPool, NodeReport, NodeRoute};
+use crate::api::{AddressPool, Advertisement, NodeReport, NodeRoute};
 use crate::cluster::views::SERVICE_NAME;
 use crate::cluster::{client, clock, views};
+use crate::config;
+use crate::config::pool_view::PoolView;
+use crate::config::selector::Labels;
 use crate::model::{Scope, ServiceKey};
 use crate::service;
 use crate::service::allocator::Now;
@@ -107,17 +110,31 @@ async fn entrances(client: &Client, observed: &Observed, key: &ServiceKey) -> an
     let own = ListParams::default().labels(&format!("{SERVICE_NAME}={}", key.name()));
     let slices: Vec<EndpointSlice> = list_some(&Api::namespaced(client.clone(), key.namespace()), own).await?;
     let reports: BTreeMap<_, _> = reports.into_iter().map(|report| (report.name_any(), report.status)).collect();
+    let advertisements: Vec<Advertisement> = list(&Api::all(client.clone())).await?;
+    let pools: Vec<AddressPool> = list(&Api::all(client.clone())).await?;
     let (mut entrances, mut concerned) = (Entrances::default(), Concerned::default());
+    entrances.set_selection(
+        &by_name(&advertisements, config::Advertisement::of),
+        &by_name(&pools, PoolView::of),
+        |_| Labels::new(),
+        &mut concerned,
+    );
     for route in routes {
         let Ok(name) = route.name_any().parse() else { continue };
         let report = reports.get(&route.name_any()).and_then(Option::as_ref);
         let node = observed.nodes.get(&name).map(|node| &**node);
-        entrances.set_node(name, Entry::of(service::entry(&route), node, report), &mut concerned);
+        let labels = node.map(|node| node.labels.clone()).unwrap_or_default();
+        entrances.set_node(name, Entry::of(service::entry(&route), node, report), &labels, &mut concerned);
     }
     for slice in slices {
         entrances.set_slice(&slice.name_any(), service::endpoints(&slice).map(Arc::new), &mut concerned);
     }
     Ok(entrances)
+}
+
+/// The views of objects, by their names.
+fn by_name<K: Resource, V>(objects: &[K], view: impl Fn(&K) -> Option<V>) -> BTreeMap<String, Arc<V>> {
+    objects.iter().filter_map(|object| Some((object.name_any(), Arc::new(view(object)?)))).collect()
 }
 
 fn is_missing(error: &anyhow::Error) -> bool {

@@ -27,8 +27,10 @@ use crate::cluster::lean::Lean;
 use crate::cluster::store::Store;
 use crate::cluster::traffic::{Fence, IN_FLIGHT};
 use crate::cluster::{identity, views};
+use crate::config::last_good::Checked;
+use crate::config::pool_view::PoolView;
 use crate::config::selector::Labels;
-use crate::config::{AddressBlock, Controller};
+use crate::config::{self, AddressBlock, Controller};
 use crate::inventory::InventoryState;
 use crate::ipam::plan::Outside;
 use crate::leader::{self, Leadership, LeaseConfig};
@@ -56,6 +58,9 @@ struct Stores {
     /// The same routes, for whom only their nodes' entry flags count.
     entries: Option<Store<EntryFlag>>,
     endpoints: Option<Store<service::announced::Endpoints>>,
+    /// The same Advertisements and pools, for whom only what is announced counts.
+    announcing: Option<Store<Checked<config::Advertisement>>>,
+    announced_pools: Option<Store<Checked<PoolView>>>,
     reports: Option<Store<NodeReportStatus>>,
     claims: Option<Store<ipam::claim::Claim>>,
     /// The same pools, for whom only their addresses count.
@@ -237,6 +242,12 @@ impl Rooms {
         open(&mut stores.endpoints, serves, || {
             let not_headless = all().labels("!service.kubernetes.io/headless");
             Store::watch_after::<EndpointSlice, _>(&nodes, Api::all(client.clone()), not_headless, service::endpoints)
+        });
+        open(&mut stores.announcing, serves, || {
+            Store::watch_after(&nodes, Api::all(client.clone()), all(), config::Advertisement::of)
+        });
+        open(&mut stores.announced_pools, serves, || {
+            Store::watch_after(&nodes, Api::all(client.clone()), all(), PoolView::of)
         });
         open(&mut stores.routes, routes, || {
             Store::watch_after(&nodes, Api::all(client.clone()), all(), |object: &Lean<NodeRoute>| {
@@ -479,6 +490,8 @@ fn entrance_stores(stores: &Stores, nodes: &Store<NodeView>) -> Option<service::
         entries: stores.entries.clone()?,
         reports: stores.reports.clone()?,
         endpoints: stores.endpoints.clone()?,
+        advertisements: stores.announcing.clone()?,
+        pools: stores.announced_pools.clone()?,
     })
 }
 

@@ -3,31 +3,42 @@
 //! Reports of agents hold counts and exceptions, no lists, so none says "I announce this Service". The
 //! leader follows what the agents themselves decide by: which nodes may be an entry (`NodeRoute`),
 //! where the Service has endpoints (EndpointSlices), and of each node whether a router listens to it
-//! (`NodeReport`: a session that is Established). A node costs one look at how many of each kind there
-//! are, an EndpointSlice one at its Service.
+//! (`NodeReport`: a session that is Established), and which nodes Advertisements have announce it. A node
+//! costs one look at how many of each kind there are, an EndpointSlice one at its Service, an Advertisement
+//! one at all Services.
+//!
+//! A report counts sessions and names none: which routers an Advertisement has told is not looked at.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::selection::{Selection, Speakers};
 use crate::api::{EntryFlag, NodeReportStatus};
+use crate::config::Advertisement;
+use crate::config::last_good::Checked;
+use crate::config::pool_view::PoolView;
+use crate::config::selector::Labels;
 use crate::model::views::{EndpointCounts, EndpointView, NodeView, ServiceView, TrafficPolicy, Truth};
 use crate::model::{NodeName, ServiceKey};
 
-/// Whether and how a Service's addresses are announced: a closed set.
+/// Whether and how a Service's addresses are announced: a closed set. Of several addresses, the last in this
+/// order counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Announcement {
     /// By BGP.
     Bgp,
+    /// Those who would know have not said anything.
+    Pending,
     /// It has no address.
     NoAddress,
     /// It has no endpoint that takes traffic.
     NoReadyEndpoint,
-    /// No node that could take its traffic may be an entry.
+    /// Advertisements select it, and none of them has routers told.
+    Withheld,
+    /// No node that could take its traffic may be an entry, or announces it.
     NoEntry,
     /// No node that is a right entry has a session with a router.
     NoSession,
-    /// Those who would know have not said anything.
-    Pending,
 }
 
 impl Announcement {
@@ -35,7 +46,7 @@ impl Announcement {
     pub fn status(self) -> Truth {
         match self {
             Self::Bgp => Truth::True,
-            Self::NoAddress | Self::NoReadyEndpoint | Self::NoEntry | Self::NoSession => Truth::False,
+            Self::NoAddress | Self::NoReadyEndpoint | Self::Withheld | Self::NoEntry | Self::NoSession => Truth::False,
             Self::Pending => Truth::Unknown,
         }
     }
@@ -46,6 +57,7 @@ impl Announcement {
             Self::Bgp => "BGP",
             Self::NoAddress => "NoAddress",
             Self::NoReadyEndpoint => "NoReadyEndpoint",
+            Self::Withheld => "Withheld",
             Self::NoEntry => "NoEntry",
             Self::NoSession => "NoSession",
             Self::Pending => "Pending",
@@ -58,7 +70,12 @@ impl Announcement {
             Self::Bgp => "its addresses are announced by BGP",
             Self::NoAddress => "it has no address",
             Self::NoReadyEndpoint => "it has no endpoint that is ready and on a node",
-            Self::NoEntry => "no node that could take its traffic may be an entry: see spec.entry of the NodeRoutes",
+            Self::Withheld => {
+                "Advertisements select an address of it, and none of them announces that address by BGP: see those whose spec has withhold or l2"
+            }
+            Self::NoEntry => {
+                "no node that could take its traffic may be an entry and announces it: see spec.entry of the NodeRoutes and spec.nodeSelector of the Advertisements"
+            }
             Self::NoSession => {
                 "no node that may take its traffic has a session with a router: see status.bgp of the NodeReports"
             }
@@ -138,37 +155,99 @@ impl Concerned {
     }
 }
 
-/// What the leader knows of nodes and endpoints.
+/// What is known of one node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Known {
+    entry: Entry,
+    /// The places of the Advertisements that have it announce something.
+    spoken_by: Box<[usize]>,
+}
+
+impl Known {
+    fn is_one_of(&self, speakers: &Speakers) -> bool {
+        match speakers {
+            Speakers::Everyone => true,
+            Speakers::Nobody => false,
+            Speakers::Those(places) => places.iter().any(|place| self.spoken_by.contains(place)),
+        }
+    }
+}
+
+/// How many nodes are what.
+#[derive(Debug, Clone, Default)]
+struct Counts(BTreeMap<Entry, usize>);
+
+impl Counts {
+    fn add(&mut self, entry: Entry) {
+        *self.0.entry(entry).or_default() += 1;
+    }
+
+    fn take(&mut self, entry: Entry) {
+        if let Some(count) = self.0.get_mut(&entry) {
+            *count -= 1;
+        }
+        self.0.retain(|_, count| *count > 0);
+    }
+
+    fn best(&self) -> Option<Entry> {
+        self.0.keys().next_back().copied()
+    }
+}
+
+/// What the leader knows of nodes, endpoints and Advertisements.
 #[derive(Debug, Default)]
 pub struct Entrances {
-    nodes: BTreeMap<NodeName, Entry>,
-    /// How many nodes are what.
-    counts: BTreeMap<Entry, usize>,
+    nodes: BTreeMap<NodeName, Known>,
+    selection: Selection,
+    /// How many nodes are what: of all, and then of those that each Advertisement has announce something.
+    counts: Vec<Counts>,
     slices: BTreeMap<Box<str>, Arc<Endpoints>>,
     of: BTreeMap<ServiceKey, Vec<Arc<Endpoints>>>,
 }
 
 impl Entrances {
-    /// Takes what is known of a node.
-    pub fn set_node(&mut self, name: NodeName, entry: Option<Entry>, concerned: &mut Concerned) {
-        let before = self.nodes.get(&name).copied();
-        if before == entry {
+    /// Takes what is known of a node, and its labels.
+    pub fn set_node(&mut self, name: NodeName, entry: Option<Entry>, labels: &Labels, concerned: &mut Concerned) {
+        let now = entry.map(|entry| Known { entry, spoken_by: self.selection.spoken_by(labels) });
+        if self.nodes.get(&name) == now.as_ref() {
             return;
         }
-        let best = self.best();
-        if let Some(count) = before.and_then(|before| self.counts.get_mut(&before)) {
-            *count -= 1;
+        let best: Vec<_> = self.bests().collect();
+        if let Some(before) = self.nodes.remove(&name) {
+            self.count(&before, Counts::take);
         }
-        self.counts.retain(|_, count| *count > 0);
-        match entry {
-            Some(entry) => {
-                *self.counts.entry(entry).or_default() += 1;
-                self.nodes.insert(name.clone(), entry);
-            }
-            None => drop(self.nodes.remove(&name)),
+        if let Some(now) = now {
+            self.count(&now, Counts::add);
+            self.nodes.insert(name.clone(), now);
         }
-        concerned.all |= best != self.best();
+        concerned.all |= !self.bests().eq(best);
         concerned.nodes.insert(name);
+    }
+
+    /// Takes the Advertisements and the pools that there are; `labels` gives those of a node.
+    pub fn set_selection(
+        &mut self,
+        advertisements: &BTreeMap<String, Arc<Checked<Advertisement>>>,
+        pools: &BTreeMap<String, Arc<Checked<PoolView>>>,
+        labels: impl Fn(&NodeName) -> Labels,
+        concerned: &mut Concerned,
+    ) {
+        if !self.selection.set(advertisements, pools) {
+            return;
+        }
+        concerned.all = true;
+        self.counts.clear();
+        for (name, mut known) in std::mem::take(&mut self.nodes) {
+            known.spoken_by = self.selection.spoken_by(&labels(&name));
+            self.count(&known, Counts::add);
+            self.nodes.insert(name, known);
+        }
+    }
+
+    fn count(&mut self, known: &Known, count: fn(&mut Counts, Entry)) {
+        self.counts.resize_with(1 + self.selection.count(), Counts::default);
+        count(&mut self.counts[0], known.entry);
+        known.spoken_by.iter().for_each(|place| count(&mut self.counts[1 + place], known.entry));
     }
 
     /// Takes what is known of an EndpointSlice, by namespace and name.
@@ -199,42 +278,69 @@ impl Entrances {
         self.slices.keys().map(|name| &**name)
     }
 
-    fn best(&self) -> Option<Entry> {
-        self.counts.keys().next_back().copied()
+    /// The best of all nodes, and of those of each Advertisement; shorter while none are known.
+    fn bests(&self) -> impl Iterator<Item = Option<Entry>> {
+        let known = self.counts.iter().map(Counts::best);
+        known.chain(std::iter::repeat(None)).take(1 + self.selection.count())
+    }
+
+    /// The best of the nodes that announce an address.
+    fn best_of(&self, speakers: &Speakers) -> Option<Entry> {
+        let best = |place: usize| self.counts.get(place).and_then(Counts::best);
+        match speakers {
+            Speakers::Everyone => best(0),
+            Speakers::Nobody => None,
+            Speakers::Those(places) => places.iter().filter_map(|place| best(1 + place)).max(),
+        }
     }
 
     /// Whether a Service's addresses are announced, by the rules of the agents.
     ///
     /// Silence turns nothing that is False: what its condition says of sessions stays until an agent says otherwise.
     pub fn announcement(&self, service: &ServiceView) -> Announcement {
-        if service.ingress.iter().all(|entry| entry.ip.is_none()) {
-            return Announcement::NoAddress;
-        }
         let with_endpoints = self.nodes_of(&service.key);
-        if with_endpoints.is_empty() {
-            return Announcement::NoReadyEndpoint;
-        }
-        let best = match service.external_traffic_policy {
-            TrafficPolicy::Cluster => self.best(),
-            TrafficPolicy::Local => with_endpoints.into_iter().filter_map(|node| self.nodes.get(node)).max().copied(),
+        let of_address = |speakers: &Speakers| {
+            if *speakers == Speakers::Nobody {
+                return Announcement::Withheld;
+            }
+            let best = match service.external_traffic_policy {
+                TrafficPolicy::Cluster => self.best_of(speakers),
+                TrafficPolicy::Local => {
+                    let known = with_endpoints.iter().filter_map(|node| self.nodes.get(*node));
+                    known.filter(|known| known.is_one_of(speakers)).map(|known| known.entry).max()
+                }
+            };
+            match best {
+                Some(Entry::Heard) => Announcement::Bgp,
+                Some(Entry::NoSession) => Announcement::NoSession,
+                Some(Entry::Silent) if says_no_session(service) => Announcement::NoSession,
+                Some(Entry::Silent) => Announcement::Pending,
+                None => Announcement::NoEntry,
+            }
         };
-        match best {
-            Some(Entry::Heard) => Announcement::Bgp,
-            Some(Entry::NoSession) => Announcement::NoSession,
-            Some(Entry::Silent) if says_no_session(service) => Announcement::NoSession,
-            Some(Entry::Silent) => Announcement::Pending,
-            None => Announcement::NoEntry,
+        match self.speakers(service).map(|speakers| of_address(&speakers)).max() {
+            None => Announcement::NoAddress,
+            Some(_) if with_endpoints.is_empty() => Announcement::NoReadyEndpoint,
+            Some(announcement) => announcement,
         }
     }
 
-    /// The nodes that may take a Service's traffic, and what they are.
+    /// Who announces each of a Service's addresses.
+    fn speakers(&self, service: &ServiceView) -> impl Iterator<Item = Speakers> {
+        service.ingress.iter().filter_map(|entry| entry.ip).map(|address| self.selection.speakers(service, address))
+    }
+
+    /// The nodes that may take a Service's traffic and announce an address of it, and what they are.
     pub fn entries_of(&self, service: &ServiceView) -> Vec<(&NodeName, Entry)> {
         let with_endpoints = self.nodes_of(&service.key);
         let is_right = |node: &NodeName| match service.external_traffic_policy {
             TrafficPolicy::Cluster => !with_endpoints.is_empty(),
             TrafficPolicy::Local => with_endpoints.contains(node),
         };
-        self.nodes.iter().filter(|(node, _)| is_right(node)).map(|(node, entry)| (node, *entry)).collect()
+        let speakers: Vec<_> = self.speakers(service).collect();
+        let announces = |known: &Known| speakers.is_empty() || speakers.iter().any(|these| known.is_one_of(these));
+        let right = self.nodes.iter().filter(|(node, known)| is_right(node) && announces(known));
+        right.map(|(node, known)| (node, known.entry)).collect()
     }
 
     /// Whether a Service has an endpoint on one of these nodes.
@@ -258,13 +364,33 @@ fn says_no_session(service: &ServiceView) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::api::BgpReport;
+    use crate::config::Pool;
     use crate::model::views::{Condition, Ingress, IpMode, ServiceCondition};
     use crate::service::cases;
 
     fn name(node: &str) -> NodeName {
         node.parse().expect("a node name")
+    }
+
+    /// Node n1 is in rack n1, and so on.
+    fn rack(node: &str) -> Labels {
+        Labels::from([("rack".to_owned(), node.to_owned())])
+    }
+
+    fn advertise(entrances: &mut Entrances, specs: &[serde_json::Value]) -> Concerned {
+        let checked = |(number, spec): (usize, &serde_json::Value)| {
+            let name = format!("a{number}");
+            let spec = serde_json::from_value(spec.clone()).expect("a spec");
+            (name.clone(), Arc::new(Checked::new(Advertisement::check(&name, &spec), 0)))
+        };
+        let mut concerned = Concerned::default();
+        let all = specs.iter().enumerate().map(checked).collect();
+        entrances.set_selection(&all, &BTreeMap::new(), |node| rack(node.as_str()), &mut concerned);
+        concerned
     }
 
     fn service(policy: TrafficPolicy) -> ServiceView {
@@ -284,7 +410,7 @@ mod tests {
     fn entrances(nodes: &[(&str, Entry)], endpoints: &[(&str, u32, u32)]) -> Entrances {
         let (mut entrances, mut concerned) = (Entrances::default(), Concerned::default());
         for (node, entry) in nodes {
-            entrances.set_node(name(node), Some(*entry), &mut concerned);
+            entrances.set_node(name(node), Some(*entry), &rack(node), &mut concerned);
         }
         entrances.set_slice("default/web-1", slice(endpoints), &mut concerned);
         entrances
@@ -321,6 +447,93 @@ mod tests {
         }
         let without = ServiceView { ingress: Vec::new(), ..service(Cluster) };
         assert_eq!(entrances(&[("n1", Heard)], &[("n1", 1, 0)]).announcement(&without), Announcement::NoAddress);
+    }
+
+    #[test]
+    fn a_service_is_announced_as_the_advertisements_that_select_it_say() {
+        use Entry::{Heard, NoSession, Silent};
+        use TrafficPolicy::{Cluster, Local};
+        type Nodes = &'static [(&'static str, Entry)];
+        let all = |how: &str| json!({ "services": {}, how: {} });
+        let on = |node: &str| json!({ "services": {}, "nodeSelector": { "rack": node }, "bgp": {} });
+        let elsewhere = json!({ "services": { "namespaces": ["elsewhere"] }, "withhold": {} });
+        let two: Nodes = &[("n1", Heard), ("n2", NoSession)];
+        let cases: &[(&str, TrafficPolicy, Nodes, &[serde_json::Value], Announcement)] = &[
+            ("withheld", Cluster, two, &[all("withhold")], Announcement::Withheld),
+            ("withheld", Local, two, &[all("withhold")], Announcement::Withheld),
+            ("withheld, and nobody could", Cluster, &[], &[all("withhold")], Announcement::Withheld),
+            ("to neighbours", Cluster, two, &[all("l2")], Announcement::Withheld),
+            ("withheld and announced", Cluster, two, &[all("withhold"), all("bgp")], Announcement::Bgp),
+            ("another is withheld", Cluster, two, &[elsewhere], Announcement::Bgp),
+            ("pods are withheld", Cluster, two, &[json!({ "podCidrs": {}, "withhold": {} })], Announcement::Bgp),
+            ("by the one that is heard", Cluster, two, &[on("n1")], Announcement::Bgp),
+            ("by the other", Cluster, two, &[on("n2")], Announcement::NoSession),
+            ("by either", Cluster, two, &[on("n2"), on("n1")], Announcement::Bgp),
+            ("by none that there is", Cluster, two, &[on("n3")], Announcement::NoEntry),
+            ("by one that is silent", Cluster, &[("n1", Heard), ("n2", Silent)], &[on("n2")], Announcement::Pending),
+            ("where its endpoint is", Local, two, &[on("n1")], Announcement::Bgp),
+            ("not where its endpoint is", Local, two, &[on("n2")], Announcement::NoEntry),
+        ];
+        for (case, policy, nodes, specs, want) in cases {
+            let service = service(*policy);
+            // Whichever comes first.
+            let mut late = entrances(nodes, &[("n1", 1, 0)]);
+            advertise(&mut late, specs);
+            assert_eq!(late.announcement(&service), *want, "{policy:?}: {case}");
+            let mut early = Entrances::default();
+            advertise(&mut early, specs);
+            early.set_slice("default/web-1", slice(&[("n1", 1, 0)]), &mut Concerned::default());
+            for (node, entry) in *nodes {
+                early.set_node(name(node), Some(*entry), &rack(node), &mut Concerned::default());
+            }
+            assert_eq!(early.announcement(&service), *want, "{policy:?}: {case}, known before the nodes");
+        }
+        let mut entrances = entrances(two, &[]);
+        advertise(&mut entrances, &[all("withhold")]);
+        assert_eq!(entrances.announcement(&service(Cluster)), Announcement::NoReadyEndpoint);
+    }
+
+    #[test]
+    fn the_address_that_is_worst_off_counts() {
+        let mut service = service(TrafficPolicy::Cluster);
+        service.ingress.push(Ingress { ip: "10.61.0.1".parse().ok(), ip_mode: IpMode::Vip });
+        let pool = serde_json::from_value(json!({ "addresses": ["10.61.0.0/24"] })).expect("a spec");
+        let pool = Pool::check("private", &pool).map(|pool| PoolView::new(pool, &Labels::new()));
+        let spec = serde_json::from_value(json!({ "services": { "pools": ["private"] }, "withhold": {} }));
+        let withheld = Advertisement::check("a", &spec.expect("a spec"));
+        let mut entrances = entrances(&[("n1", Entry::Heard)], &[("n1", 1, 0)]);
+        assert_eq!(entrances.announcement(&service), Announcement::Bgp);
+        entrances.set_selection(
+            &BTreeMap::from([("a".to_owned(), Arc::new(Checked::new(withheld, 0)))]),
+            &BTreeMap::from([("private".to_owned(), Arc::new(Checked::new(pool, 0)))]),
+            |node| rack(node.as_str()),
+            &mut Concerned::default(),
+        );
+        assert_eq!(entrances.announcement(&service), Announcement::Withheld);
+        assert_eq!(entrances.entries_of(&service), [(&name("n1"), Entry::Heard)], "of the other");
+        service.ingress.pop();
+        assert_eq!(entrances.announcement(&service), Announcement::Bgp);
+    }
+
+    #[test]
+    fn an_advertisement_concerns_every_service_once_and_a_label_those_whose_best_node_it_changes() {
+        let mut entrances = entrances(&[("n1", Entry::Heard), ("n2", Entry::Heard)], &[("n1", 1, 0)]);
+        let on_n1 = json!({ "services": {}, "nodeSelector": { "rack": "n1" }, "bgp": {} });
+        assert!(advertise(&mut entrances, std::slice::from_ref(&on_n1)).all);
+        assert_eq!(advertise(&mut entrances, std::slice::from_ref(&on_n1)), Concerned::default(), "as before");
+        for (case, node, labels, all) in [
+            ("another label", "n2", Labels::new(), None),
+            ("one more in the rack", "n2", rack("n1"), Some(false)),
+            ("one fewer", "n1", rack("n3"), Some(false)),
+            ("the last one leaves it", "n2", rack("n2"), Some(true)),
+            ("one comes back", "n2", rack("n1"), Some(true)),
+        ] {
+            let mut concerned = Concerned::default();
+            entrances.set_node(name(node), Some(Entry::Heard), &labels, &mut concerned);
+            let nodes = all.iter().map(|_| name(node)).collect();
+            let want = Concerned { all: all.unwrap_or_default(), nodes, ..Concerned::default() };
+            assert_eq!(concerned, want, "{case}");
+        }
     }
 
     #[test]
@@ -385,14 +598,14 @@ mod tests {
             ("the last that is heard goes", "n2", None, true),
         ] {
             concerned = Concerned::default();
-            entrances.set_node(name(node), entry, &mut concerned);
+            entrances.set_node(name(node), entry, &Labels::new(), &mut concerned);
             assert_eq!(
                 concerned,
                 Concerned { all, nodes: BTreeSet::from([name(node)]), ..Concerned::default() },
                 "{case}"
             );
             concerned = Concerned::default();
-            entrances.set_node(name(node), entry, &mut concerned);
+            entrances.set_node(name(node), entry, &Labels::new(), &mut concerned);
             assert_eq!(concerned, Concerned::default(), "{case}, again");
         }
         assert!(

@@ -170,7 +170,7 @@ fn nodes(entries: &BTreeMap<Entry, Vec<NodeName>>) -> String {
         format!("{} {what} ({}{rest})", nodes.len(), names.join(", "))
     };
     let all: Vec<_> = entries.iter().rev().map(some).collect();
-    if all.is_empty() { "no node may take its traffic".to_owned() } else { all.join(", ") }
+    if all.is_empty() { "no node may take its traffic and announce it".to_owned() } else { all.join(", ") }
 }
 
 impl fmt::Display for ServiceExplained {
@@ -309,7 +309,7 @@ mod tests {
              result    it waits. PoolExhausted: every IPv4 address of AddressPool public is in use\n  \
              assigned  False, PoolExhausted: every IPv4 address of AddressPool public is in use (it has no such condition yet)\n  \
              announced False, NoAddress: it has no address (it has no such condition yet)\n  \
-             entries   no node may take its traffic\n\
+             entries   no node may take its traffic and announce it\n\
              Pools for IPv4, in the order in which they are asked\n  public  has no free address\n  \
              spare   gives out addresses only when asked for (spec.autoAssign)\n"
         );

@@ -26,6 +26,7 @@ pub mod plan;
 mod pool_desk;
 pub mod pool_status;
 pub mod request;
+pub mod selection;
 #[cfg(test)]
 mod simulation;
 pub mod term;

@@ -11,7 +11,11 @@ use crate::api::{AddressPool, CoolingAddress, EntryFlag, NodeReportStatus, NodeR
 use crate::cluster::changes::Changes;
 use crate::cluster::store::Store;
 use crate::cluster::views;
-use crate::config::{AddressBlock, Pool};
+use crate::config::last_good::Checked;
+use crate::config::pool_view::PoolView;
+use crate::config::selector::Labels;
+use crate::config::{AddressBlock, Advertisement, Pool};
+use crate::model::NodeName;
 use crate::model::views::NodeView;
 
 /// What announcements follow from.
@@ -24,12 +28,17 @@ pub struct EntranceStores {
     pub reports: Store<NodeReportStatus>,
     /// Every EndpointSlice; [`endpoints`] makes the view.
     pub endpoints: Store<Endpoints>,
+    /// Every `Advertisement`.
+    pub advertisements: Store<Checked<Advertisement>>,
+    /// Every `AddressPool`, as Advertisements speak of it.
+    pub pools: Store<Checked<PoolView>>,
 }
 
 impl EntranceStores {
     /// Whether all of it is known.
     pub(super) fn is_synced(&self) -> bool {
-        self.nodes.is_synced() && self.entries.is_synced() && self.reports.is_synced() && self.endpoints.is_synced()
+        let of_nodes = self.nodes.is_synced() && self.entries.is_synced() && self.reports.is_synced();
+        of_nodes && self.endpoints.is_synced() && self.advertisements.is_synced() && self.pools.is_synced()
     }
 
     /// Waits until any of it changed. Cancel-safe.
@@ -39,11 +48,18 @@ impl EntranceStores {
             () = self.entries.changed() => {}
             () = self.reports.changed() => {}
             () = self.endpoints.changed() => {}
+            () = self.advertisements.changed() => {}
+            () = self.pools.changed() => {}
         }
     }
 
     /// Takes what changed.
     pub(super) fn look(&mut self, entrances: &mut Entrances, concerned: &mut Concerned) {
+        let advertisements = self.advertisements.take_changes();
+        if !self.pools.take_changes().is_empty() || !advertisements.is_empty() {
+            let labels = |name: &NodeName| labels(self.nodes.get(name.as_str()).as_deref());
+            entrances.set_selection(&self.advertisements.snapshot(), &self.pools.snapshot(), labels, concerned);
+        }
         let mut names = BTreeSet::new();
         names_of(&mut self.nodes, &mut names);
         names_of(&mut self.reports, &mut names);
@@ -52,9 +68,10 @@ impl EntranceStores {
         }
         for name in names {
             let flag = self.entries.get(&name).map(|flag| *flag);
-            let entry = Entry::of(flag, self.nodes.get(&name).as_deref(), self.reports.get(&name).as_deref());
+            let node = self.nodes.get(&name);
+            let entry = Entry::of(flag, node.as_deref(), self.reports.get(&name).as_deref());
             if let Ok(name) = name.parse() {
-                entrances.set_node(name, entry, concerned);
+                entrances.set_node(name, entry, &labels(node.as_deref()), concerned);
             }
         }
         match self.endpoints.take_changes() {
@@ -69,6 +86,11 @@ impl EntranceStores {
             }),
         }
     }
+}
+
+/// The labels of a Node; none of one that is not there.
+fn labels(node: Option<&NodeView>) -> Labels {
+    node.map(|node| node.labels.clone()).unwrap_or_default()
 }
 
 /// Adds the names of what changed; whether that is everything.

@@ -130,6 +130,7 @@ const PURE: &[&str] = &[
     "service/plan.rs",
     "service/pool_status.rs",
     "service/request.rs",
+    "service/selection.rs",
     "service/term.rs",
     "route/brake.rs",
     "route/case.rs",

@@ -3,6 +3,7 @@ use std::time::Duration;
 use super::*;
 use crate::api::{AddressPoolSpec, CoolingAddress};
 use crate::config::Pool;
+use crate::config::selector::Labels;
 use crate::model::NodeName;
 use crate::model::views::{
     Condition, EndpointCounts, EndpointView, Ingress, IpMode, ServiceCondition, ServiceConditions, TrafficPolicy,
@@ -166,7 +167,9 @@ fn served_desk(nodes: &[(&str, Entry)]) -> Desk {
     desk.hear_entrances(
         |entrances, concerned| {
             entrances.set_slice("default/web-1", Some(Arc::new(slice.into())), concerned);
-            nodes.iter().for_each(|(node, entry)| entrances.set_node(name(node), Some(*entry), concerned));
+            nodes
+                .iter()
+                .for_each(|(node, entry)| entrances.set_node(name(node), Some(*entry), &Labels::new(), concerned));
         },
         at(10),
     );
@@ -178,7 +181,7 @@ fn name(node: &str) -> NodeName {
 }
 
 fn node_is(desk: &mut Desk, node: &str, entry: Option<Entry>, now: Now) {
-    desk.hear_entrances(|entrances, concerned| entrances.set_node(name(node), entry, concerned), now);
+    desk.hear_entrances(|entrances, concerned| entrances.set_node(name(node), entry, &Labels::new(), concerned), now);
 }
 
 /// The conditions that are written now: of which version, and type, status and reason of each.

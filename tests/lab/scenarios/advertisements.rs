@@ -29,7 +29,7 @@ pub(super) async fn advertise(lab: &Lab, name: &str, spec: Value) -> Result<()> 
     Ok(())
 }
 
-async fn withdraw(lab: &Lab, name: &str) -> Result<()> {
+pub(super) async fn withdraw(lab: &Lab, name: &str) -> Result<()> {
     let advertisements: Api<Advertisement> = Api::all(lab.kube().clone());
     advertisements.delete(name, &DeleteParams::default()).await?;
     Ok(())

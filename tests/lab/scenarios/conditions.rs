@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, time::Duration};
 use anyhow::{Context, Result, ensure};
 use cairn::api::NodeReport;
 use k8s_openapi::{
-    api::{core::v1::Service, discovery::v1::EndpointSlice},
+    api::{
+        core::v1::{Node, Service},
+        discovery::v1::EndpointSlice,
+    },
     apimachinery::pkg::apis::meta::v1::Condition,
 };
 use kube::{
@@ -14,7 +17,10 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::SOON;
+use super::{
+    SOON,
+    advertisements::{advertise, withdraw},
+};
 use crate::harness::{Lab, RouterKind, cairn::ask, enclosure::inside, wait::stays, wait_for};
 
 /// An agent keeps back what nobody waits for, and waits between attempts to have a session.
@@ -61,6 +67,20 @@ fn a_services_conditions_say_whether_routers_hear_of_it_and_go_with_it() {
         lab.pod("web-1")?.set_ready(false).await?;
         says(&services, [ASSIGNED, ("False", "NoReadyEndpoint")]).await?;
         lab.pod("web-1")?.set_ready(true).await?;
+        says(&services, [ASSIGNED, ("True", "BGP")]).await?;
+        advertise(&lab, "hidden", json!({ "services": { "namespaces": ["default"] }, "withhold": {} })).await?;
+        says(&services, [ASSIGNED, ("False", "Withheld")]).await?;
+        let explained = ask(lab.control_plane(), &["explain", "service", "default/web"]).await?;
+        for words in ["announced False, Withheld: ", "entries   no node may take its traffic and announce it"] {
+            ensure!(explained.contains(words), "{words:?} is not in\n{explained}");
+        }
+        advertise(&lab, "other", json!({ "services": {}, "nodeSelector": { "rack": "none" }, "bgp": {} })).await?;
+        says(&services, [ASSIGNED, ("False", "NoEntry")]).await?;
+        label(lab.kube(), "n1", json!({ "rack": "none" })).await?;
+        says(&services, [ASSIGNED, ("True", "BGP")]).await?;
+        withdraw(&lab, "other").await?;
+        says(&services, [ASSIGNED, ("False", "Withheld")]).await?;
+        withdraw(&lab, "hidden").await?;
         says(&services, [ASSIGNED, ("True", "BGP")]).await?;
         ensure!(
             ours(&services, "AddressAssigned").await?.last_transition_time == assigned,
@@ -138,6 +158,12 @@ async fn create(admin: &Client, name: &str, kind: &str) -> Result<()> {
     });
     let services: Api<Service> = Api::default_namespaced(admin.clone());
     services.create(&PostParams::default(), &serde_json::from_value(service)?).await?;
+    Ok(())
+}
+
+async fn label(admin: &Client, node: &str, labels: Value) -> Result<()> {
+    let labels = json!({ "metadata": { "labels": labels } });
+    Api::<Node>::all(admin.clone()).patch(node, &PatchParams::default(), &Patch::Merge(labels)).await?;
     Ok(())
 }
 
