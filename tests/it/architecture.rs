@@ -150,6 +150,7 @@ const PURE: &[&str] = &[
     "kernel/forwarding.rs",
     "kernel/guard/codec.rs",
     "kernel/guard/rules.rs",
+    "kernel/guard/sets.rs",
     "kernel/known.rs",
     "kernel/messages.rs",
     "kernel/neighbour.rs",

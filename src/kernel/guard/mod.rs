@@ -1,7 +1,7 @@
 //! The guard: an nftables table of our own that refuses packets to announced addresses and networks
 //! which no Service serves, so that they do not go back and forth to the router until their time is up.
 //!
-//! Start reading at [`rules`] (the table). [`codec`] turns it into bytes; [`run`] keeps it in the
+//! Start reading at [`rules`] (the table) and [`sets`] (what is in it). [`codec`] turns it into bytes; [`run`] keeps it in the
 //! kernel. The program `nft` is not needed; `nft list table inet cairn` shows what is there.
 //!
 //! Invariants: only the table `inet cairn` is written, in transactions; it stays when the agent
@@ -10,6 +10,7 @@
 
 mod codec;
 mod rules;
+mod sets;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -200,7 +201,7 @@ impl Guard {
     async fn follow(&mut self, wish: &Arc<Guarded>, status: &watch::Sender<GuardStatus>) -> Result<(), NetlinkError> {
         let is_stale = std::mem::take(&mut self.is_stale);
         let is_followed = match self.inside.take().filter(|_| !is_stale) {
-            Some(inside) => self.carry_out(&rules::update(&inside, wish)).await?.is_none(),
+            Some(inside) => self.carry_out(&sets::update(&inside, wish)).await?.is_none(),
             None => false,
         };
         // A refused update means that the table is not what we think: make it anew.
@@ -283,7 +284,7 @@ impl Guard {
 fn notice(events: &Events<'_>, own_port: u32) -> Notice {
     let Events::Datagram(datagram) = events else { return Notice::Lost };
     let is_touched = wire::messages(datagram).any(|message| {
-        message.port != own_port && codec::table_of(message.kind, message.payload).as_deref() == Some(rules::TABLE)
+        message.port != own_port && codec::table_of(message.kind, message.payload).as_deref() == Some(sets::TABLE)
     });
     if is_touched { Notice::Touched } else { Notice::Nothing }
 }
