@@ -37,6 +37,7 @@ fn figures(measured: &Measured) -> Value {
         "writes_refused": cairn.burst.writes.iter().filter(|write| write.code >= 400).count(),
         "controller_cpu_for_the_burst_seconds": seconds(cairn.burst.processor),
         "conditions_settled_seconds": seconds(cairn.conditions.settled),
+        "conditions_settled_of_services": cairn.conditions.services,
         "most_condition_writes_for_one_service": cairn.conditions.most_for_one,
         "one_service_among_others": rungs,
     })
@@ -78,7 +79,7 @@ fn targets(measured: &Measured) -> Vec<Target> {
     [
         ("lease_held_to_all_served_over_floor_ratio", 1.15, ratio(*all, floor.write)),
         ("most_writes_for_one_service", 2.0, number(most)),
-        ("condition_writes_per_service", 1.0, number(cairn.conditions.writes) / number(*count)),
+        ("condition_writes_per_service", 1.0, number(cairn.conditions.writes) / number(cairn.conditions.services)),
         ("events_per_service", 1.0, of_kind("events", NAMESPACE) / number(*count)),
         ("pool_status_writes_per_second", 1.0, of_kind("addresspools/status", "") / settled.as_secs_f64()),
         ("restart_lease_held_to_a_new_service_served_seconds", 1.0, cairn.restart.first.as_secs_f64()),
