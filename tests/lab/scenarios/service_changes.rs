@@ -111,6 +111,7 @@ fn a_second_family_is_added_and_taken_away_and_the_first_one_stays() {
 fn what_changes_nothing_about_the_address_costs_no_write() {
     inside(async || {
         let lab = lab_with_web().await?;
+        conditions_are_written(&lab, &["web".to_owned()]).await?;
         for by in [
             json!({ "spec": { "externalTrafficPolicy": "Local" } }),
             json!({ "spec": { "loadBalancerSourceRanges": ["10.0.0.0/8"] } }),
@@ -217,13 +218,7 @@ fn nodes_that_come_change_and_go_cost_fifty_services_no_write() {
             let ours = all.into_iter().filter(|service| names.contains(&service.name_any()));
             Ok(ours.map(|service| (service.name_any(), service.resource_version())).collect())
         };
-        wait_for("all have addresses", SOON, async || {
-            let all = services(&lab).list(&ListParams::default()).await?;
-            let served = all.iter().filter(|service| service.finalizers() == [CLEANUP]).count();
-            ensure!(served == names.len(), "{served} have");
-            Ok(())
-        })
-        .await?;
+        conditions_are_written(&lab, &names).await?;
         let settled = versions().await?;
         node_comes_and_goes(&lab).await?;
         // A Service that comes after all that is served after it was heard of.
@@ -233,6 +228,21 @@ fn nodes_that_come_change_and_go_cost_fifty_services_no_write() {
         ensure!(now == settled, "before {settled:?}, after {now:?}");
         Ok(())
     });
+}
+
+/// Waits until these have addresses and say so: what nobody changes is written no more from then on.
+async fn conditions_are_written(lab: &Lab, names: &[String]) -> Result<()> {
+    wait_for("all say what they have", 2 * SOON, async || {
+        for service in
+            services(lab).list(&ListParams::default()).await?.iter().filter(|it| names.contains(&it.name_any()))
+        {
+            let conditions = service.status.as_ref().and_then(|status| status.conditions.as_ref());
+            let said = conditions.into_iter().flatten().filter(|condition| condition.type_.starts_with("cairn.dev/"));
+            ensure!(service.finalizers() == [CLEANUP] && said.count() == 2, "{service:?}");
+        }
+        Ok(())
+    })
+    .await
 }
 
 /// A Node joins, is excluded from load balancers, is tainted, and goes.
