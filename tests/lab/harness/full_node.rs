@@ -19,6 +19,8 @@ use super::{
 };
 
 const RECIPE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/lab/full-node");
+/// What users are told to give containerd.
+const CNI_TEMPLATE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/flat-lan/cni-template");
 const BINARIES: [&str; 4] = ["containerd", "containerd-shim-runc-v2", "ctr", "kubelet"];
 
 /// An image that a full node has: busybox, and `/index.html` for its web server.
@@ -67,7 +69,7 @@ pub(crate) async fn prepare(
     }
     let cni = folder.join("lib/cni");
     std::fs::create_dir_all(cni.join("net.d"))?;
-    copy("cni-template", &cni.join("template"))?;
+    std::fs::copy(CNI_TEMPLATE, cni.join("template")).context(CNI_TEMPLATE)?;
     std::fs::copy(kubeconfig, folder.join("kubelet.kubeconfig"))?;
     make_images(&folder.join("images")).await?;
 
