@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Node as NodeObject;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject};
 use kube::{
     Api,
-    api::{DeleteParams, ListParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use serde_json::json;
 
@@ -15,6 +15,7 @@ use super::SOON;
 use crate::harness::{
     Lab, RouterKind,
     address::{CLUSTER_CIDRS, SERVICE_CIDRS},
+    control_plane::ApiRequest,
     enclosure::inside,
     kubernetes::Kubernetes,
     lab::PodCidrs,
@@ -78,7 +79,7 @@ pub(super) async fn one_account_suffices(kubernetes: Kubernetes) -> Result<()> {
     judge(&lab).await
 }
 
-/// Nodes join and get their pod CIDRs, a Service comes and goes, a Node goes, somebody looks at the metrics, Cairn ends.
+/// Nodes join and get their pod CIDRs, a Service comes and goes, one Node is excluded and one goes, somebody looks at the metrics, Cairn ends.
 async fn go_through_the_stories(lab: &mut Lab, flags: &[&str]) -> Result<()> {
     lab.apply_pool_and_peer().await?;
     let (pods, services) =
@@ -101,6 +102,9 @@ async fn go_through_the_stories(lab: &mut Lab, flags: &[&str]) -> Result<()> {
     web.delete().await?;
     super::advertisements::advertise(lab, "all", json!({ "services": {}, "bgp": {} })).await?;
     let nodes: Api<NodeObject> = Api::all(lab.kube().clone());
+    let excluded =
+        json!({ "metadata": { "labels": { "node.kubernetes.io/exclude-from-external-load-balancers": "" } } });
+    nodes.patch("n1", &PatchParams::default(), &Patch::Merge(excluded)).await?;
     nodes.delete("n2", &DeleteParams::default()).await?;
     super::secure_port::anonymous_is_refused(lab).await?;
     wait_for("events were told and machines shown", SOON, async || {
@@ -112,6 +116,8 @@ async fn go_through_the_stories(lab: &mut Lab, flags: &[&str]) -> Result<()> {
             of("events"),
             of("machines/status")
         );
+        let is_change = |request: &&ApiRequest| request.resource == "noderoutes" && request.verb == "patch";
+        ensure!(all.iter().any(|request| is_change(&request)), "no NodeRoute was changed");
         Ok(())
     })
     .await?;
