@@ -15,8 +15,9 @@ use super::plan::{self, Observed};
 use super::request::Request;
 use crate::api::{ConditionStatus, ConditionType};
 use crate::model::claim::ALLOCATION;
+use crate::model::scope::IGNORE;
 use crate::model::views::ServiceView;
-use crate::model::{Family, NodeName, PoolName, ServiceKey};
+use crate::model::{Family, LOAD_BALANCER_CLASS, NodeName, PoolName, Scope, ServiceKey};
 
 /// What there is to say about one Service.
 #[derive(Debug)]
@@ -24,6 +25,8 @@ pub struct ServiceExplained {
     service: Arc<ServiceView>,
     request: Request,
     answer: Option<Answer>,
+    /// Why it is given nothing, if it is none to serve.
+    unserved: Option<String>,
     considered: Vec<(Family, Vec<(PoolName, Verdict)>)>,
     /// What its conditions say or are to say; `None` of one that is not ours.
     conditions: Option<[String; 2]>,
@@ -71,7 +74,25 @@ pub fn service(
     for (node, entry) in entrances.entries_of(&service) {
         entries.entry(entry).or_default().push(node.clone());
     }
-    Some(ServiceExplained { answer, service, request, considered, conditions, entries, time })
+    let unserved = unserved(&service, observed.scope);
+    Some(ServiceExplained { answer, unserved, service, request, considered, conditions, entries, time })
+}
+
+/// Why a Service is none to serve, if it is none: the first reason that would have to go.
+fn unserved(service: &ServiceView, scope: Scope) -> Option<String> {
+    if !service.is_load_balancer {
+        return Some("its spec.type is not LoadBalancer".to_owned());
+    }
+    if !scope.has_class(service.class.as_deref()) {
+        return Some(match &service.class {
+            Some(class) => format!("its spec.loadBalancerClass is {class}, which is not Cairn's {LOAD_BALANCER_CLASS}"),
+            None => format!("it has no spec.loadBalancerClass, and only {LOAD_BALANCER_CLASS} is served"),
+        });
+    }
+    if service.is_ignored() {
+        return Some(format!("its annotation {IGNORE} is \"true\", so it is left alone"));
+    }
+    service.is_deleting.then(|| "it is being deleted".to_owned())
 }
 
 /// Explains pools: all of them, or the one of this name.
@@ -137,9 +158,8 @@ impl ServiceExplained {
 
     fn result(&self) -> String {
         let Some(answer) = &self.answer else {
-            return "Cairn gives it nothing: it is no Service of type LoadBalancer without a class or of Cairn's, or it \
-                    is being deleted"
-                .to_owned();
+            let why = self.unserved.as_deref().unwrap_or("its request has no answer yet");
+            return format!("Cairn gives it nothing: {why}");
         };
         let note = answer.note.as_ref().map(|note| format!("{}: {note}", note.reason()));
         let addresses: Vec<_> = answer.addresses.iter().map(ToString::to_string).collect();
@@ -316,6 +336,53 @@ mod tests {
         assert!(told("web").contains(
             "  has       10.60.0.10, since @1800000001 (allocation 4.17)\n  result    it keeps what it has\n"
         ));
+    }
+
+    #[test]
+    fn a_service_that_is_not_served_hears_the_one_reason() {
+        let ignored = || BTreeMap::from([(IGNORE.to_owned(), "true".to_owned())]);
+        let of = |class: &str| Some(class.to_owned());
+        let new = || service_of("web", None);
+        for (name, scope, view, want) in [
+            (
+                "ClusterIP",
+                Scope::Default,
+                ServiceView { is_load_balancer: false, ..new() },
+                "its spec.type is not LoadBalancer",
+            ),
+            (
+                "ClusterIP, left alone",
+                Scope::Default,
+                ServiceView { is_load_balancer: false, annotations: ignored(), ..new() },
+                "its spec.type is not LoadBalancer",
+            ),
+            (
+                "another's class",
+                Scope::Default,
+                ServiceView { class: of("other.io/x"), ..new() },
+                "its spec.loadBalancerClass is other.io/x, which is not Cairn's cairn.dev/cairn",
+            ),
+            (
+                "no class where one is needed",
+                Scope::OwnClassOnly,
+                new(),
+                "it has no spec.loadBalancerClass, and only cairn.dev/cairn is served",
+            ),
+            (
+                "left alone",
+                Scope::Default,
+                ServiceView { annotations: ignored(), ..new() },
+                "its annotation cairn.dev/ignore is \"true\", so it is left alone",
+            ),
+            ("being deleted", Scope::Default, ServiceView { is_deleting: true, ..new() }, "it is being deleted"),
+        ] {
+            let key = view.key.clone();
+            let mut observed = Observed { scope, ..observed() };
+            observed.services.insert(key.clone(), Arc::new(view));
+            let told = service(&observed, &Entrances::default(), &key, Now::default(), time).expect("a Service");
+            let want = format!("  result    Cairn gives it nothing: {want}\n");
+            assert!(told.to_string().contains(&want), "{name}: {told}");
+        }
     }
 
     #[test]
