@@ -20,8 +20,9 @@ pub const TOLD_AT_ONCE: usize = 4;
 /// Why there is no client.
 #[derive(Debug, Error)]
 pub enum ClientError {
-    /// The file given by `--kubeconfig` cannot be read or does not name a cluster and user.
-    #[error("--kubeconfig {}: cannot use it", path.display())]
+    /// The kubeconfig file cannot be read or does not name a cluster and user. Several flags, and the
+    /// environment, name such files.
+    #[error("kubeconfig {}: cannot use it", path.display())]
     Kubeconfig {
         /// The file.
         path: PathBuf,
@@ -210,4 +211,40 @@ async fn from_file(path: &Path) -> Result<Config, ClientError> {
     let refused = |source| ClientError::Kubeconfig { path: path.to_owned(), source: Box::new(source) };
     let file = Kubeconfig::read_from(path).map_err(refused)?;
     Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(refused)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::told::Told;
+    use k8s_openapi::api::core::v1::Node;
+    use kube::Api;
+    use kube::api::ListParams;
+    use tokio::net::TcpSocket;
+
+    #[tokio::test]
+    async fn a_kubeconfig_that_is_not_there_is_named_without_a_flag() {
+        let error = connect(Some(Path::new("/none/nope"))).await.err().expect("there is no file");
+        let told = Told(&error).to_string();
+        assert!(told.starts_with("kubeconfig /none/nope: cannot use it: "), "{told}");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_takes_no_connection_is_named() {
+        // It has a port, and does not listen.
+        let silent = TcpSocket::new_v4().expect("a socket");
+        silent.bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
+        let server = format!("http://{}", silent.local_addr().expect("an address"));
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("kubeconfig");
+        let text = format!(
+            "clusters: [{{name: c, cluster: {{server: '{server}'}}}}]\nusers: [{{name: u, user: {{}}}}]\n\
+             contexts: [{{name: x, context: {{cluster: c, user: u}}}}]\ncurrent-context: x\n"
+        );
+        std::fs::write(&file, text).expect("a file");
+        let client = connect(Some(&file)).await.expect("a client");
+        let error = Api::<Node>::all(client).list(&ListParams::default()).await.expect_err("nobody listens");
+        let told = Told(&error).to_string();
+        assert!(told.starts_with(&format!("API server {server}: ")) && told.contains("refused"), "{told}");
+    }
 }

@@ -7,13 +7,14 @@
 use std::time::Duration;
 
 use axum::http::header::{HeaderValue, USER_AGENT};
-use axum::http::{Request, Response};
+use axum::http::{Request, Response, Uri};
 use futures_util::FutureExt;
 use hyper::body::Incoming;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ConfigExt};
 use kube::{Client, Config};
+use thiserror::Error;
 use tower::layer::Layer;
 use tower::util::{BoxCloneSyncService, option_layer};
 use tower::{BoxError, ServiceExt, service_fn};
@@ -29,6 +30,20 @@ const NEXT_PROBE: Duration = Duration::from_secs(5);
 const UNACKNOWLEDGED: Duration = Duration::from_secs(20);
 /// One that nobody needs any more, after a burst, is closed after this.
 const UNUSED: Duration = Duration::from_secs(30);
+
+/// A request that has no answer.
+#[derive(Debug, Error)]
+#[error("API server {server}")]
+struct Unserved {
+    server: String,
+    source: hyper_util::client::legacy::Error,
+}
+
+/// The server without a path: whom to look for.
+fn address(url: &Uri) -> String {
+    let (scheme, host) = (url.scheme_str().unwrap_or("https"), url.authority().map_or("", |host| host.as_str()));
+    format!("{scheme}://{host}")
+}
 
 /// Connections to the API server, made when they are needed and used again by whoever is next. Clones
 /// share them.
@@ -66,7 +81,9 @@ impl Connections {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(UNUSED)
             .build::<_, Body>(connected);
-        Ok(Self { config, requests: Some(BoxCloneSyncService::new(requests.map_err(BoxError::from))) })
+        let server = address(&config.cluster_url);
+        let unserved = move |source| BoxError::from(Unserved { server: server.clone(), source });
+        Ok(Self { config, requests: Some(BoxCloneSyncService::new(requests.map_err(unserved))) })
     }
 
     /// A client that uses them under the rules. The API server sees `agent` as its user agent.
