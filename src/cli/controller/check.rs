@@ -117,6 +117,12 @@ fn doubts(args: &Args, options: &Options) -> Vec<String> {
     ];
     let in_vain = of_ipam.into_iter().filter(|(_, is_given)| *is_given && !flags.allocate_node_cidrs);
     doubts.extend(in_vain.map(|(flag, _)| format!("--{flag} has no effect without --allocate-node-cidrs")));
+    if path(&args.election.leader_migration_config).is_some() && !args.election.enable_leader_migration {
+        doubts.push("--leader-migration-config has no effect without --enable-leader-migration".to_owned());
+    }
+    if options.controllers.is_empty() {
+        doubts.push("--controllers enables none: nothing is done for the cluster".to_owned());
+    }
     if let Some(migration) = &options.migration {
         let namespace = &args.election.leader_elect_resource_namespace;
         if namespace != KUBE_SYSTEM {

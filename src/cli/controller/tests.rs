@@ -474,6 +474,26 @@ fn a_migration_in_another_namespace_is_told() {
 }
 
 #[test]
+fn flags_that_do_nothing_are_told() {
+    let none = "--controllers enables none: nothing is done for the cluster";
+    let file = "--leader-migration-config=/none.yaml";
+    for (name, flags, want) in [
+        ("one controller", vec!["--controllers=service"], vec![]),
+        ("no controller", vec!["--controllers="], vec![none]),
+        ("no controller, as another word", vec!["--controllers", ""], vec![none]),
+        ("only what is off", vec!["--controllers=-service"], vec![none]),
+        (
+            "a file of a migration that is not on",
+            vec![file],
+            vec!["--leader-migration-config has no effect without --enable-leader-migration"],
+        ),
+        ("no file", vec!["--leader-migration-config="], vec![]),
+    ] {
+        assert_eq!(checked(&flags).warnings, want, "{name}");
+    }
+}
+
+#[test]
 fn flags_about_pod_cidrs_that_do_not_fit_together_are_told() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("m.yaml");
