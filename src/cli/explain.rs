@@ -6,6 +6,7 @@ use anyhow::bail;
 use clap::Subcommand;
 
 use super::cluster_state::{self, Server};
+use super::output;
 use crate::model::ServiceKey;
 use crate::service::explain;
 
@@ -33,13 +34,13 @@ impl Args {
     /// Explains on the standard output.
     ///
     /// # Errors
-    /// When the cluster cannot be read, or has no such object.
+    /// When the cluster cannot be read, or has no such object, or the standard output cannot be written.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let What::Service { service, server } = self.what;
         let (observed, entrances) = server.observe_service(&service)?;
         let explained = explain::service(&observed, &entrances, &service, cluster_state::now(), cluster_state::time);
         let Some(explained) = explained else { bail!("there is no Service {service}") };
-        print!("{explained}");
+        output::print(&explained.to_string())?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -4,11 +4,13 @@ mod agent;
 mod cluster_state;
 mod controller;
 mod explain;
+mod output;
 mod plan;
 mod signal;
 mod status;
 pub mod validate;
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -35,7 +37,7 @@ enum Verb {
     Status(status::Args),
     /// Show what an agent or a controller would do about routes, and why, from a saved state.
     Plan(plan::Args),
-    /// Check files before Cairn meets them: cloud config, inventory, leader migration, AddressPool, BgpPeer.
+    /// Check files before Cairn meets them: cloud config, inventory, leader migration, AddressPool, Advertisement, BgpPeer.
     Validate(validate::Args),
 }
 
@@ -50,7 +52,8 @@ pub fn main() -> ExitCode {
         Verb::Validate(args) => args.run(),
     };
     result.unwrap_or_else(|error| {
-        eprintln!("error: {}", Told(error.as_ref()));
+        // Where nobody can be told, the exit code still tells.
+        let _ = writeln!(io::stderr(), "error: {}", Told(error.as_ref()));
         ExitCode::FAILURE
     })
 }

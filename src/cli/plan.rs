@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use serde_json::Value;
 
+use super::output;
 use crate::agent::forecast as agent;
 use crate::controller::forecast as controller;
 
@@ -26,7 +27,7 @@ impl Args {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let from = self.from.display();
         let text = read(&self.from).with_context(|| format!("--from {from}"))?;
-        print!("{}", plan(&text).with_context(|| format!("--from {from}"))?);
+        output::print(&plan(&text).with_context(|| format!("--from {from}"))?)?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -6,6 +6,7 @@ use anyhow::bail;
 use clap::Subcommand;
 
 use super::cluster_state::{self, Server};
+use super::output;
 use crate::model::PoolName;
 use crate::service::explain;
 
@@ -32,14 +33,15 @@ impl Args {
     /// Shows it on the standard output.
     ///
     /// # Errors
-    /// When the cluster cannot be read, or has no such object.
+    /// When the cluster cannot be read, or has no such object, or the standard output cannot be written.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let What::Pool { pool, server } = self.what;
         let observed = server.observe()?;
         if let Some(pool) = pool.as_ref().filter(|pool| !observed.pools.contains_key(*pool)) {
             bail!("there is no AddressPool {pool}");
         }
-        print!("{}", explain::pools(&observed, pool.as_ref(), cluster_state::now(), cluster_state::time));
+        let explained = explain::pools(&observed, pool.as_ref(), cluster_state::now(), cluster_state::time);
+        output::print(&explained.to_string())?;
         Ok(ExitCode::SUCCESS)
     }
 }

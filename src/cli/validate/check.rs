@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::Verdict;
@@ -150,7 +150,7 @@ impl Check {
     }
 
     /// Tells all of it, file by file.
-    pub(super) fn write(mut self, out: &mut impl Write) -> io::Result<Verdict> {
+    pub(super) fn told(mut self) -> (Verdict, String) {
         self.faults.sort();
         let mut text = String::new();
         for (file, contents) in &self.files {
@@ -167,8 +167,7 @@ impl Check {
         for fault in self.faults.iter().filter(|fault| !is_of_file(fault)) {
             writeln!(text, "{fault}").expect("a String takes all text");
         }
-        out.write_all(text.as_bytes())?;
-        Ok(if self.faults.is_empty() { Verdict::Right } else { Verdict::Faulty })
+        (if self.faults.is_empty() { Verdict::Right } else { Verdict::Faulty }, text)
     }
 }
 

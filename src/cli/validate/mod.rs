@@ -10,12 +10,12 @@ mod kind;
 mod tests;
 mod together;
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use check::Check;
 
+use super::output;
 use crate::config::{CloudConfig, source};
 use crate::inventory::Inventory;
 
@@ -58,12 +58,13 @@ impl Args {
     /// # Errors
     /// Only when the standard output cannot be written.
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        let mut out = io::stdout().lock();
-        match self.schema {
-            Some(format) => writeln!(out, "{:#}", format.json_schema()).map(|()| ExitCode::SUCCESS),
-            None => validate(&self.files, &mut out).map(ExitCode::from),
+        if let Some(format) = self.schema {
+            output::print(&format!("{:#}\n", format.json_schema()))?;
+            return Ok(ExitCode::SUCCESS);
         }
-        .map_err(Into::into)
+        let (verdict, told) = validate(&self.files);
+        output::print(&told)?;
+        Ok(verdict.into())
     }
 }
 
@@ -85,12 +86,9 @@ impl From<Verdict> for ExitCode {
     }
 }
 
-/// Checks files, directories of files, and the standard input (`-`), and writes for each file what
+/// Checks files, directories of files, and the standard input (`-`), and says for each file what
 /// it holds, or each of its faults.
-///
-/// # Errors
-/// Only when `out` cannot be written.
-pub fn validate(paths: &[PathBuf], out: &mut impl Write) -> io::Result<Verdict> {
+pub fn validate(paths: &[PathBuf]) -> (Verdict, String) {
     let mut check = Check::default();
     for path in paths {
         // One at a time, so that one bad folder does not hide the other files.
@@ -98,5 +96,5 @@ pub fn validate(paths: &[PathBuf], out: &mut impl Write) -> io::Result<Verdict> 
         files.into_iter().flatten().for_each(|file| check.file(&file));
     }
     check.all_together();
-    check.write(out)
+    check.told()
 }

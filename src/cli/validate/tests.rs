@@ -10,9 +10,7 @@ fn run(files: &[(&str, &str)], given: &[&str]) -> (Verdict, String) {
         fs::write(folder.path().join(name), text).expect("a file");
     }
     let paths: Vec<_> = given.iter().map(|name| folder.path().join(name)).collect();
-    let mut out = Vec::new();
-    let verdict = validate(&paths, &mut out).expect("a Vec takes everything");
-    let printed = String::from_utf8(out).expect("text");
+    let (verdict, printed) = validate(&paths);
     (verdict, printed.replace(&format!("{}/", folder.path().display()), ""))
 }
 
@@ -65,9 +63,7 @@ fn a_leader_migration_is_checked_and_entries_without_effect_are_told() {
 #[test]
 fn the_example_has_no_fault() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/flat-lan");
-    let mut out = Vec::new();
-    let verdict = validate(&[folder], &mut out).expect("a Vec takes everything");
-    let printed = String::from_utf8(out).expect("text");
+    let (verdict, printed) = validate(&[folder]);
     assert_eq!(verdict, Verdict::Right, "{printed}");
     for line in
         ["inventory.yaml: ok (3 machines)", "pool.yaml: ok (AddressPool public)", "peer.yaml: ok (BgpPeer router)"]
