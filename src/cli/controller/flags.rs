@@ -8,6 +8,9 @@ use clap::ArgAction;
 
 use super::value::{duration, path, truth};
 
+/// The Lease of cloud-controller-managers, where no flag names another.
+pub const MAIN_LEASE: &str = "cloud-controller-manager";
+
 /// Which loops run, how often, and as whom.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Controllers")]
@@ -122,7 +125,7 @@ pub struct Election {
     #[arg(long, value_name = "KIND", default_value = "leases")]
     pub leader_elect_resource_lock: String,
     /// Name of the Lease.
-    #[arg(long, value_name = "NAME", default_value = "cloud-controller-manager")]
+    #[arg(long, value_name = "NAME", default_value = MAIN_LEASE)]
     pub leader_elect_resource_name: String,
     /// Namespace of the Lease.
     #[arg(long, value_name = "NAMESPACE", default_value = "kube-system")]

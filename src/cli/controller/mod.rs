@@ -5,7 +5,7 @@
 
 mod check;
 mod configz;
-mod flags;
+pub(super) mod flags;
 mod ignored;
 #[cfg(test)]
 mod tests;

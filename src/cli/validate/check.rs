@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use super::Verdict;
 use super::kind::{Kind, Recognised, recognise};
 use crate::api::{AddressPoolSpec, AdvertisementSpec, BgpPeerSpec};
-use crate::config::document::{self, Node};
+use crate::cli::controller::flags::MAIN_LEASE;
+use crate::config::document::{self, Node, Value};
 use crate::config::object::{self, Head};
 use crate::config::{self, CloudConfig, Fault, Faults, FieldPath, Peer, Pool, source};
-use crate::inventory;
 use crate::inventory::document::Sourced;
+use crate::inventory::{self, Inventory};
 use crate::leader::Migration;
 
 /// The name of the standard input on the command line.
@@ -31,6 +32,10 @@ pub(super) struct Check {
     pub(super) inventories: Vec<Sourced>,
     pub(super) pools: Vec<(PathBuf, Node, Pool)>,
     pub(super) peers: Vec<(PathBuf, Node, Peer)>,
+    /// Files that are read as inventory, by the place they are really at.
+    pub(super) inventory_files: BTreeSet<PathBuf>,
+    /// What the controller says to documents that are no inventory, if it reads their file as one.
+    pub(super) no_inventories: Vec<(PathBuf, Faults)>,
     /// Titles of the API's objects, and the first file and line of each.
     titles: BTreeMap<String, String>,
 }
@@ -38,8 +43,7 @@ pub(super) struct Check {
 impl Check {
     /// Checks a file, once.
     pub(super) fn file(&mut self, path: &Path) {
-        let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        if !self.seen.insert(real) {
+        if !self.seen.insert(real(path)) {
             return;
         }
         let text = if path == Path::new(STANDARD_INPUT) {
@@ -52,6 +56,7 @@ impl Check {
         let Some(text) = self.faults.take(text.map_err(Faults::from)) else { return };
         let parsed = document::parse(path, &text);
         self.faults.extend(parsed.faults);
+        self.refuse_several(path, &parsed.documents);
         for document in parsed.documents {
             if let Some(what) = self.document(path, document) {
                 self.files[at].1.push(what);
@@ -59,17 +64,68 @@ impl Check {
         }
     }
 
+    /// Refuses a second document where the controller reads one.
+    fn refuse_several(&mut self, file: &Path, documents: &[Node]) {
+        let [_, second, ..] = documents else { return };
+        let takes = [
+            (Kind::CloudConfig, "a cloud config takes one"),
+            (Kind::LeaderMigration, "it takes one LeaderMigrationConfiguration"),
+        ];
+        for (kind, takes) in takes {
+            if documents.iter().any(|document| document.text("kind") == Some(kind.name())) {
+                let fault = Fault::of_file(file, format!("has several documents: {takes}"));
+                self.faults.push(fault.at(second.position));
+            }
+        }
+    }
+
     /// Checks one document; what it is, unless it has faults.
     fn document(&mut self, file: &Path, document: Node) -> Option<String> {
         let head = self.faults.take(Head::read(file, &document))?;
-        match self.faults.take(recognise(file, &document, &head).map_err(Faults::from))? {
+        let recognised = self.faults.take(recognise(file, &document, &head).map_err(Faults::from))?;
+        if let Err(faults) = Head::expect(file, &document, Inventory::API_VERSION, Inventory::KIND) {
+            self.no_inventories.push((real(file), faults));
+        }
+        self.recognised(file, document, &head, recognised)
+    }
+
+    fn recognised(&mut self, file: &Path, document: Node, head: &Head, recognised: Recognised) -> Option<String> {
+        match recognised {
+            Recognised::List => self.list(file, &document),
             Recognised::Kubernetes => Some(format!("{} not checked, it is Kubernetes' own", head.title())),
             Recognised::Ours(Kind::CloudConfig) => self.cloud_config(file, &document),
             Recognised::Ours(Kind::Inventory) => self.inventory(file, document),
             Recognised::Ours(Kind::LeaderMigration) => self.leader_migration(file, &document),
-            Recognised::Ours(Kind::AddressPool) => self.address_pool(file, document, &head),
-            Recognised::Ours(Kind::Advertisement) => self.advertisement(file, document, &head),
-            Recognised::Ours(Kind::BgpPeer) => self.bgp_peer(file, document, &head),
+            Recognised::Ours(Kind::AddressPool) => self.address_pool(file, document, head),
+            Recognised::Ours(Kind::Advertisement) => self.advertisement(file, document, head),
+            Recognised::Ours(Kind::BgpPeer) => self.bgp_peer(file, document, head),
+        }
+    }
+
+    /// Checks each item of a List as the document that it could be.
+    fn list(&mut self, file: &Path, document: &Node) -> Option<String> {
+        let field = FieldPath::of("items");
+        let Some(Value::List(items)) = document.get("items").map(|items| &items.value) else {
+            let fault = Fault::new(field.clone(), "is no list: it takes the objects of the List").in_file(file);
+            self.faults.push(fault.at(document.position_of(&field)));
+            return None;
+        };
+        let items: Vec<_> = items.iter().map(|item| self.item(file, item)).collect();
+        let items: Option<Vec<_>> = items.into_iter().collect();
+        items.map(|items| format!("List of {}", if items.is_empty() { "nothing".to_owned() } else { items.join(", ") }))
+    }
+
+    fn item(&mut self, file: &Path, item: &Node) -> Option<String> {
+        let head = self.faults.take(Head::read(file, item))?;
+        match self.faults.take(recognise(file, item, &head).map_err(Faults::from))? {
+            Recognised::Ours(kind) if !kind.is_object() => {
+                let field = FieldPath::of("kind");
+                let message = format!("{} is read from a file, not from a List: it takes one of its own", kind.name());
+                let fault = Fault::new(field.clone(), message).in_file(file);
+                self.faults.push(fault.at(item.position_of(&field)));
+                None
+            }
+            recognised => self.recognised(file, item.clone(), &head, recognised),
         }
     }
 
@@ -80,7 +136,10 @@ impl Check {
             let field = field.entry(index);
             if path.exists() {
                 let files = self.faults.take(source::expand(std::slice::from_ref(path)));
-                files.into_iter().flatten().for_each(|file| self.file(&file));
+                for file in files.into_iter().flatten() {
+                    self.inventory_files.insert(real(&file));
+                    self.file(&file);
+                }
             } else {
                 let position = document.position_of(&field);
                 let message = format!("{} does not exist: it takes a path from this file's folder", path.display());
@@ -101,6 +160,15 @@ impl Check {
     fn leader_migration(&mut self, file: &Path, document: &Node) -> Option<String> {
         let migration = self.faults.take(Migration::check(file, document))?;
         self.warnings.extend(migration.warnings);
+        if migration.lease == MAIN_LEASE {
+            let field = FieldPath::of("leaderName");
+            let message = format!(
+                "{MAIN_LEASE:?} is the name of the main Lease too, which the controller refuses: it takes another, \
+                 unless --leader-elect-resource-name names the main one otherwise"
+            );
+            let position = document.position_of(&field);
+            self.warnings.push(Fault::new(field, message).in_file(file).at(position));
+        }
         Some(format!("leader migration under Lease {}", migration.lease))
     }
 
@@ -169,6 +237,11 @@ impl Check {
         }
         (if self.faults.is_empty() { Verdict::Right } else { Verdict::Faulty }, text)
     }
+}
+
+/// The place where a file really is, whatever it is called.
+fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
 /// Faults of an object's checked form, at their places in the file.

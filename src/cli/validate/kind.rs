@@ -24,7 +24,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 6] = [
+    pub(super) const ALL: [Self; 6] = [
         Self::CloudConfig,
         Self::Inventory,
         Self::LeaderMigration,
@@ -44,7 +44,7 @@ impl Kind {
         }
     }
 
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::CloudConfig => CloudConfig::KIND,
             Self::Inventory => Inventory::KIND,
@@ -52,6 +52,14 @@ impl Kind {
             Self::AddressPool => "AddressPool",
             Self::Advertisement => "Advertisement",
             Self::BgpPeer => "BgpPeer",
+        }
+    }
+
+    /// Whether it is the API server that has it, not a file that a flag or a cloud config names.
+    pub(super) fn is_object(self) -> bool {
+        match self {
+            Self::CloudConfig | Self::Inventory | Self::LeaderMigration => false,
+            Self::AddressPool | Self::Advertisement | Self::BgpPeer => true,
         }
     }
 
@@ -67,13 +75,19 @@ impl Kind {
 /// What a document turns out to be.
 pub(super) enum Recognised {
     Ours(Kind),
+    /// A List of `v1`, whose items are objects.
+    List,
     /// An object of Kubernetes itself, for the API server to check.
     Kubernetes,
 }
 
+fn group_of(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
 /// Says what a document is, by its `apiVersion` and `kind`.
 pub(super) fn recognise(file: &Path, document: &Node, head: &Head) -> Result<Recognised, Fault> {
-    let group = head.api_version.split_once('/').map_or("", |(group, _)| group);
+    let group = group_of(&head.api_version);
     let fault = |field: &str, message: String| {
         let field = FieldPath::of(field);
         let position = document.position_of(&field);
@@ -87,10 +101,14 @@ pub(super) fn recognise(file: &Path, document: &Node, head: &Head) -> Result<Rec
             right => fault("apiVersion", format!("{api_version:?} is not that of {kind} here: it takes {right}")),
         };
     }
+    if api_version == "v1" && kind == "List" {
+        return Ok(Recognised::List);
+    }
     if let Some(near) = nearest(kind, Kind::ALL.map(Kind::name)) {
         return fault("kind", format!("{kind:?} is not a kind: did you mean {near}?"));
     }
-    if !group.contains('.') || group.ends_with(".k8s.io") {
+    let is_ours = Kind::ALL.into_iter().any(|ours| group_of(&ours.api_version()) == group);
+    if !is_ours && (!group.contains('.') || group.ends_with(".k8s.io")) {
         return Ok(Recognised::Kubernetes);
     }
     let known: Vec<_> = Kind::ALL.map(|kind| format!("{} of {}", kind.name(), kind.api_version())).to_vec();

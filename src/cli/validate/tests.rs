@@ -1,6 +1,9 @@
 use std::fs;
 use std::path::Path;
 
+use clap::CommandFactory;
+
+use super::kind::Kind;
 use super::*;
 
 /// Writes files, validates those named in `given`, and gives what is printed, folder left out.
@@ -216,6 +219,153 @@ fn files_are_checked_side_by_side() {
          i.yaml: ok (2 machines)\n\
          j.yaml:4:17: machines[0].id: machine id b is already at i.yaml:5:8: machines[1].id: each takes its own\n"
     );
+}
+
+const CONFIG: &str = "apiVersion: config.cairn.dev/v1alpha1\nkind: CloudConfig\ninventory: {files: [FILES]}\n";
+
+#[test]
+fn a_file_of_one_document_is_refused_a_second() {
+    let config = CONFIG.replace("FILES", "i.yaml");
+    let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\n";
+    let migration =
+        "apiVersion: controllermanager.config.k8s.io/v1\nkind: LeaderMigrationConfiguration\nleaderName: m\n";
+    for (name, text, want) in [
+        (
+            "two cloud configs",
+            format!("{config}---\n{config}"),
+            "f.yaml:5:1: has several documents: a cloud config takes one",
+        ),
+        (
+            "after an object",
+            format!("{map}---\n{config}"),
+            "f.yaml:5:1: has several documents: a cloud config takes one",
+        ),
+        (
+            "two leader migrations",
+            format!("{migration}---\n{migration}"),
+            "f.yaml:5:1: has several documents: it takes one LeaderMigrationConfiguration",
+        ),
+    ] {
+        let (verdict, printed) = run(&[("f.yaml", &text), ("i.yaml", INVENTORY)], &["f.yaml"]);
+        assert_eq!(verdict, Verdict::Faulty, "{name}: {printed}");
+        assert!(printed.lines().any(|line| line == want), "{name}: {printed}");
+    }
+}
+
+#[test]
+fn a_file_of_the_inventory_that_is_none_is_refused() {
+    let is_no_inventory = |file: &str, version: &str, kind: &str| {
+        format!(
+            "{file}:1:13: apiVersion: {version:?} is not right in this file: it takes inventory.cairn.dev/v1\n\
+             {file}:2:7: kind: {kind:?} is not right in this file: it takes Inventory\n"
+        )
+    };
+    let (config, pool) = (
+        is_no_inventory("c.yaml", "config.cairn.dev/v1alpha1", "CloudConfig"),
+        is_no_inventory("pool.yaml", "cairn.dev/v1alpha1", "AddressPool"),
+    );
+    let inventory = "i.yaml: ok (2 machines)\n";
+    let machines = INVENTORY.replace(", location: r1", "");
+    for (name, files, given, want) in [
+        ("its own folder", "'.'", vec!["c.yaml"], format!("{config}{inventory}{pool}")),
+        ("itself", "c.yaml, i.yaml", vec!["c.yaml"], format!("{config}{inventory}")),
+        ("a pool", "pool.yaml", vec!["c.yaml"], format!("c.yaml: ok (cloud config)\n{pool}")),
+        (
+            "a pool that was given before",
+            "pool.yaml",
+            vec!["pool.yaml", "c.yaml"],
+            format!("{pool}c.yaml: ok (cloud config)\n"),
+        ),
+        (
+            "one that is also given after",
+            "i.yaml",
+            vec!["c.yaml", "pool.yaml"],
+            format!("c.yaml: ok (cloud config)\n{inventory}pool.yaml: ok (AddressPool public)\n"),
+        ),
+    ] {
+        let text = CONFIG.replace("FILES", files);
+        let (_, printed) = run(&[("c.yaml", &text), ("i.yaml", &machines), ("pool.yaml", POOL)], &given);
+        assert_eq!(printed.replace("./", ""), want, "{name}");
+    }
+}
+
+#[test]
+fn the_group_of_the_leader_migration_is_checked() {
+    let with = |version: &str, kind: &str, lease: &str| {
+        format!("apiVersion: controllermanager.config.k8s.io/{version}\nkind: {kind}\nleaderName: {lease}\n")
+    };
+    for (name, text, verdict, want) in [
+        (
+            "half of the name",
+            with("v1", "LeaderMigration", "m"),
+            Verdict::Faulty,
+            "m.yaml:2:7: kind: LeaderMigration of controllermanager.config.k8s.io/v1 is none that can be checked: it takes",
+        ),
+        (
+            "half of the name, and no version that is known",
+            with("v7", "LeaderMigrations", "m"),
+            Verdict::Faulty,
+            "m.yaml:2:7: kind: LeaderMigrations of controllermanager.config.k8s.io/v7 is none that can be checked",
+        ),
+        (
+            "the main Lease",
+            with("v1", "LeaderMigrationConfiguration", "cloud-controller-manager"),
+            Verdict::Right,
+            "m.yaml: ok (leader migration under Lease cloud-controller-manager)\n\
+             m.yaml:3:13: leaderName: \"cloud-controller-manager\" is the name of the main Lease too, which the \
+             controller refuses",
+        ),
+    ] {
+        let (said, printed) = run(&[("m.yaml", &text)], &["m.yaml"]);
+        assert!(said == verdict && printed.starts_with(want), "{name}: {printed}");
+    }
+}
+
+#[test]
+fn the_items_of_a_list_are_checked() {
+    let list = |items: &str| format!("apiVersion: v1\nkind: List\nitems:{items}");
+    let pool = "\n- apiVersion: cairn.dev/v1alpha1\n  kind: AddressPool\n  metadata: {name: public}\n  \
+                spec: {addresses: [10.60.0.0/24]}\n";
+    let service = "- {apiVersion: v1, kind: Service, metadata: {name: web}}\n";
+    for (name, text, want) in [
+        (
+            "right",
+            list(&format!("{pool}{service}")),
+            "l.yaml: ok (List of AddressPool public, Service web not checked, it is Kubernetes' own)\n".to_owned(),
+        ),
+        ("empty", list(" []\n"), "l.yaml: ok (List of nothing)\n".to_owned()),
+        (
+            "a fault in an item",
+            list(&pool.replace("10.60.0.0/24", "10.60.0.0/33")),
+            "l.yaml:7:22: AddressPool public: spec.addresses[0]: ".to_owned(),
+        ),
+        (
+            "one twice",
+            list(&format!("{pool}{}", pool.trim_start())),
+            "l.yaml:10:20: metadata.name: AddressPool public is already at l.yaml:6:20: ".to_owned(),
+        ),
+        (
+            "what is read from a file",
+            list("\n- {apiVersion: config.cairn.dev/v1alpha1, kind: CloudConfig, inventory: {files: [i.yaml]}}\n"),
+            "l.yaml:4:49: kind: CloudConfig is read from a file, not from a List: it takes one of its own\n".to_owned(),
+        ),
+        ("no list", list(" {}\n"), "l.yaml:3:8: items: is no list: it takes the objects of the List\n".to_owned()),
+        ("words", list(" [pool]\n"), "l.yaml:3:9: is not an object: ".to_owned()),
+    ] {
+        let (_, printed) = run(&[("l.yaml", &text)], &["l.yaml"]);
+        assert!(printed.starts_with(&want), "{name}: {printed}");
+    }
+}
+
+#[test]
+fn the_help_names_every_object_that_is_checked() {
+    let mut command = crate::cli::Cli::command();
+    let verb = command.find_subcommand_mut("validate").expect("a verb").render_help().to_string();
+    for help in [command.render_help().to_string(), verb] {
+        for kind in Kind::ALL.into_iter().filter(|kind| kind.is_object()) {
+            assert!(help.contains(kind.name()), "{} is not in\n{help}", kind.name());
+        }
+    }
 }
 
 #[test]

@@ -11,6 +11,9 @@ use crate::inventory::{Extent, Inventory, Machine, MachineState};
 impl Check {
     /// Checks all that was read, once all of it was.
     pub(super) fn all_together(&mut self) {
+        let no_inventories = std::mem::take(&mut self.no_inventories);
+        let named = no_inventories.into_iter().filter(|(file, _)| self.inventory_files.contains(file));
+        named.for_each(|(_, faults)| self.faults.extend(faults));
         let extent = if self.faults.is_empty() { Extent::Whole } else { Extent::Part };
         let inventory = self.faults.take(Inventory::merge(&self.inventories, extent));
         self.machines_in_pools(inventory.as_ref());
