@@ -8,7 +8,7 @@ use crate::route::forecast;
 /// What the route room would write, one line each.
 ///
 /// # Errors
-/// When the state is not one that [`State::show`](super::rooms::State::show) made.
+/// When the state is not one that [`State::show`](super::state::State::show) made.
 pub fn forecast(state: &Value) -> anyhow::Result<String> {
     let part = |name: &str| state.get(name).cloned().unwrap_or_default();
     let observed = part("observed");

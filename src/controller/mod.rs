@@ -12,7 +12,7 @@
 //! at once. A Lease that is lost ends the process. With leader migration there are two Leases; the
 //! fence of each controller is the Lease that it runs under.
 //!
-//! Start at [`run`]; [`options`] says how, [`rooms`] starts the controllers, [`ports`] the port.
+//! Start at [`run`]; [`options`] says how, [`rooms`] starts the controllers on [`stores`], [`ports`] the port.
 
 mod election;
 pub mod forecast;
@@ -20,6 +20,8 @@ mod lookout;
 mod options;
 mod ports;
 mod rooms;
+mod state;
+mod stores;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -7,65 +7,30 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use axum::http::HeaderValue;
-use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Namespace, Node, Service};
-use k8s_openapi::api::discovery::v1::EndpointSlice;
-use k8s_openapi::api::networking::v1::ServiceCIDR;
-use kube::runtime::watcher::Config;
-use kube::{Api, Client};
-use serde_json::{Value, json};
+use kube::Client;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::{info, warn};
 
 use super::election::Election;
+use super::state::State;
+use super::stores::Stores;
 use super::{Identities, Options, lookout};
-use crate::api::{AddressPool, Advertisement, BgpPeer, EntryFlag, Machine, NodeReport, NodeReportStatus, NodeRoute};
 use crate::cluster::client::{Identity, Server};
 use crate::cluster::events::{Events, Reporter, about_lease};
-use crate::cluster::lean::Lean;
+use crate::cluster::identity;
 use crate::cluster::store::Store;
 use crate::cluster::traffic::{Fence, IN_FLIGHT};
-use crate::cluster::{identity, views};
-use crate::config::last_good::Checked;
-use crate::config::pool_view::PoolView;
-use crate::config::selector::Labels;
-use crate::config::{self, AddressBlock, Controller};
+use crate::config::Controller;
 use crate::inventory::InventoryState;
 use crate::ipam::plan::Outside;
 use crate::leader::{self, Leadership, LeaseConfig};
-use crate::model::views::{NodeView, ServiceView};
-use crate::model::{Note, Prefix};
+use crate::model::Note;
+use crate::model::views::NodeView;
 use crate::route::spec::Responsibility;
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
 use crate::{advertisement, ipam, lifecycle, machine, node, route, service};
-
-/// What the rooms see of the cluster; each kind is watched once, by the process itself, from when
-/// the first room that needs it may act. Nodes are watched before that.
-#[derive(Clone, Default)]
-struct Stores {
-    nodes: Option<Store<NodeView>>,
-    machines: Option<Store<machine::MachineObject>>,
-    services: Option<Store<ServiceView>>,
-    pools: Option<Store<service::pool_status::ObservedPool>>,
-    namespaces: Option<Store<Labels>>,
-    service_cidrs: Option<Store<Vec<Prefix>>>,
-    advertisements: Option<Store<advertisement::plan::ObservedAdvertisement>>,
-    pool_labels: Option<Store<advertisement::plan::ObservedPool>>,
-    peers: Option<Store<advertisement::ObservedPeer>>,
-    routes: Option<Store<route::plan::ObservedRoute>>,
-    /// The same routes, for whom only their nodes' entry flags count.
-    entries: Option<Store<EntryFlag>>,
-    endpoints: Option<Store<service::announced::Endpoints>>,
-    /// The same Advertisements and pools, for whom only what is announced counts.
-    announcing: Option<Store<Checked<config::Advertisement>>>,
-    announced_pools: Option<Store<Checked<PoolView>>>,
-    reports: Option<Store<NodeReportStatus>>,
-    claims: Option<Store<ipam::claim::Claim>>,
-    /// The same pools, for whom only their addresses count.
-    pool_blocks: Option<Store<Vec<AddressBlock>>>,
-}
 
 /// Where the rooms show how they are.
 pub struct Shown {
@@ -83,6 +48,14 @@ pub struct Shown {
     pub ipam_metrics: ipam::Metrics,
     /// The service room's own.
     pub service_metrics: service::metrics::Metrics,
+}
+
+/// What a controller starts with.
+struct Start<'a> {
+    options: &'a Options,
+    stores: &'a Stores,
+    election: &'a Election,
+    delay: Duration,
 }
 
 /// The rooms of this process, and their tasks.
@@ -162,7 +135,7 @@ impl Rooms {
         for (place, controller) in (0..).zip(controllers) {
             // As upstream, up to twice as long.
             let delay = options.start_interval.mul_f64(f64::from(place) * (1.0 + fastrand::f64()));
-            self.start_one(controller, options, &stores, election, delay)?;
+            self.start_one(controller, &Start { options, stores: &stores, election, delay })?;
         }
         Ok(())
     }
@@ -189,202 +162,159 @@ impl Rooms {
 
     /// The stores, with those that these controllers need.
     fn watch(&self, controllers: &BTreeSet<Controller>) -> anyhow::Result<Stores> {
-        fn open<T>(store: &mut Option<Store<T>>, is_needed: bool, watch: impl FnOnce() -> Store<T>) {
-            if is_needed {
-                store.get_or_insert_with(watch);
-            }
-        }
-        let client = &self.server.client("shared-informers")?;
-        let [initializes, serves, routes, allocates] =
-            [Controller::Node, Controller::Service, Controller::Route, Controller::NodeIpam]
-                .map(|name| controllers.contains(&name));
-        let reports = initializes || routes || serves || allocates;
-        let all = Config::default;
+        let client = self.server.client("shared-informers")?;
         let mut stores = self.stores.write().unwrap_or_else(PoisonError::into_inner);
-        open(&mut stores.nodes, true, || {
-            let view = |node: &Lean<Node>| views::node(&node.0);
-            // Item by item, so that the server sends while we read.
-            let config = Config::default().streaming_lists();
-            Store::watch_news(Api::all(client.clone()), config, view, NodeView::says_the_same)
-        });
-        // Nodes that wait are waited for; what is not needed to see to them is asked for after them.
-        let Some(nodes) = stores.nodes.clone() else { return Ok(stores.clone()) };
-        open(&mut stores.machines, initializes, || {
-            Store::watch_after(&nodes, Api::all(client.clone()), all(), |object: &Lean<Machine>| {
-                machine::object(&object.0)
-            })
-        });
-        // All of them: one that stops being a load balancer has to be cleaned up.
-        open(&mut stores.services, serves, || Store::watch::<Service>(Api::all(client.clone()), all(), views::service));
-        open(&mut stores.pools, serves, || Store::watch::<AddressPool>(Api::all(client.clone()), all(), service::pool));
-        open(&mut stores.namespaces, serves, || {
-            Store::watch::<Namespace>(Api::all(client.clone()), all(), views::namespace)
-        });
-        open(&mut stores.service_cidrs, serves, || {
-            Store::watch::<ServiceCIDR>(Api::all(client.clone()), all(), views::service_cidr)
-        });
-        open(&mut stores.advertisements, serves, || {
-            Store::watch::<Advertisement>(Api::all(client.clone()), all(), advertisement::view)
-        });
-        // A view of its own: rooms do not know each other's.
-        open(&mut stores.pool_labels, serves, || {
-            Store::watch::<AddressPool>(Api::all(client.clone()), all(), advertisement::pool)
-        });
-        open(&mut stores.peers, serves, || {
-            Store::watch::<BgpPeer>(Api::all(client.clone()), all(), advertisement::peer)
-        });
-        // A view of its own, as above.
-        open(&mut stores.entries, serves, || {
-            Store::watch_after(&nodes, Api::all(client.clone()), all(), |object: &Lean<NodeRoute>| {
-                service::entry(&object.0)
-            })
-        });
-        open(&mut stores.endpoints, serves, || {
-            let not_headless = all().labels("!service.kubernetes.io/headless");
-            Store::watch_after::<EndpointSlice, _>(&nodes, Api::all(client.clone()), not_headless, service::endpoints)
-        });
-        open(&mut stores.announcing, serves, || {
-            Store::watch_after(&nodes, Api::all(client.clone()), all(), config::Advertisement::of)
-        });
-        open(&mut stores.announced_pools, serves, || {
-            Store::watch_after(&nodes, Api::all(client.clone()), all(), PoolView::of)
-        });
-        open(&mut stores.routes, routes, || {
-            Store::watch_after(&nodes, Api::all(client.clone()), all(), |object: &Lean<NodeRoute>| {
-                route::route(&object.0)
-            })
-        });
-        open(&mut stores.reports, reports, || {
-            Store::watch_after(&nodes, Api::all(client.clone()), all(), |object: &Lean<NodeReport>| {
-                route::report(&object.0)
-            })
-        });
-        open(&mut stores.claims, allocates, || {
-            let leases: Api<Lease> = Api::namespaced(client.clone(), ipam::claim::NAMESPACE);
-            Store::watch(leases, all(), ipam::claim_of)
-        });
-        open(&mut stores.pool_blocks, allocates, || {
-            Store::watch::<AddressPool>(Api::all(client.clone()), all(), ipam::pool)
-        });
+        stores.open_for(&client, controllers);
         Ok(stores.clone())
     }
 
-    fn start_one(
-        &mut self,
-        controller: Controller,
-        options: &Options,
-        stores: &Stores,
-        election: &Election,
-        delay: Duration,
-    ) -> anyhow::Result<()> {
-        let seed = fastrand::u64(..);
-        let (limits, periods) = (options.limits, options.periods);
-        let Some(nodes) = stores.nodes.clone() else { return Ok(()) };
+    fn start_one(&mut self, controller: Controller, start: &Start<'_>) -> anyhow::Result<()> {
+        let Some(nodes) = start.stores.nodes.clone() else { return Ok(()) };
         match controller {
-            Controller::Node => {
-                let clients = (
-                    self.client(controller, options.identities, limits.node_writes, election.fence())?,
-                    self.teller(controller, options.identities, election.fence())?,
-                );
-                self.start_node_rooms(clients, nodes, stores, election.identity(), (periods.node_status_update, delay));
-            }
-            Controller::NodeLifecycle => {
-                let client = self.client(controller, options.identities, limits.node_writes, election.fence())?;
-                let teller = self.teller(controller, options.identities, election.fence())?;
-                let context = lifecycle::Context {
-                    events: self.events(&teller, lifecycle::REPORTER, election.identity()),
-                    client,
-                    nodes,
-                    inventory: self.inventory.clone(),
-                    metrics: self.shown.lifecycle_metrics.clone(),
-                    period: periods.node_monitor,
-                };
-                self.spawn(controller, delay, lifecycle::run(context));
-            }
-            Controller::Service => {
-                let client = self.client(controller, options.identities, limits.service_writes, election.fence())?;
-                let teller = self.teller(controller, options.identities, election.fence())?;
-                let events = self.events(&teller, service::REPORTER, election.identity());
-                let Stores { services: Some(services), pools: Some(pools), .. } = stores.clone() else { return Ok(()) };
-                let Stores { namespaces: Some(namespaces), service_cidrs: Some(service_cidrs), .. } = stores.clone()
-                else {
-                    return Ok(());
-                };
-                let Some(entrances) = entrance_stores(stores, &nodes) else { return Ok(()) };
-                // Apart from Events, so that a Service's conditions do not wait for those of all.
-                let identity = self.identity(controller, options.identities)?;
-                let teller = self.server.teller("service-conditions", identity, election.fence())?;
-                let advertisements = advertisements_context(stores, client.clone());
-                let cluster_cidrs = options.cluster_cidrs.clone();
-                let context = service::Context {
-                    client,
-                    teller,
-                    services,
-                    pools,
-                    nodes,
-                    namespaces,
-                    service_cidrs,
-                    entrances,
-                    cluster_cidrs,
-                    events,
-                    metrics: self.shown.service_metrics.clone(),
-                    scope: options.scope,
-                    lease_term: election.term(),
-                };
-                let other_seed = fastrand::u64(..);
-                self.spawn(controller, delay, async move {
-                    let told = async {
-                        if let Some(context) = advertisements {
-                            advertisement::run(context, other_seed).await;
-                        }
-                    };
-                    tokio::join!(service::run(context, seed), told);
-                });
-            }
-            Controller::Route => {
-                let client = self.client(controller, options.identities, IN_FLIGHT, election.fence())?;
-                let teller = self.teller(controller, options.identities, election.fence())?;
-                let (Some(routes), Some(reports)) = (stores.routes.clone(), stores.reports.clone()) else {
-                    return Ok(());
-                };
-                let identity = self.identity(controller, options.identities)?;
-                let context = route::Context {
-                    events: self.events(&teller, route::REPORTER, election.identity()),
-                    client,
-                    patient: self.server.patient(controller.account(), identity, election.fence())?,
-                    nodes,
-                    routes,
-                    reports,
-                    responsibility: responsibility(options),
-                    metrics: self.shown.route_metrics.clone(),
-                    period: periods.route_reconciliation,
-                };
-                self.spawn(controller, delay, async move { route::run(context, seed).await });
-            }
-            Controller::NodeIpam => {
-                let client = self.client(controller, options.identities, IN_FLIGHT, election.fence())?;
-                let teller = self.teller(controller, options.identities, election.fence())?;
-                let Stores { claims: Some(claims), pool_blocks: Some(pools), reports: Some(reports), .. } =
-                    stores.clone()
-                else {
-                    return Ok(());
-                };
-                let Some(cidrs) = options.node_cidrs.clone() else { return Ok(()) };
-                let context = ipam::Context {
-                    events: self.events(&teller, ipam::REPORTER, election.identity()),
-                    reader: self.server.client("shared-informers")?,
-                    client,
-                    nodes,
-                    claims,
-                    pools,
-                    reports,
-                    outside: outside(options),
-                    cidrs,
-                    metrics: self.shown.ipam_metrics.clone(),
-                };
-                self.spawn(controller, delay, async move { ipam::run(context, seed).await });
-            }
+            Controller::Node => self.start_nodes(start, nodes),
+            Controller::NodeLifecycle => self.start_lifecycle(start, nodes),
+            Controller::Service => self.start_services(start, nodes),
+            Controller::Route => self.start_routes(start, nodes),
+            Controller::NodeIpam => self.start_pod_cidrs(start, nodes),
         }
+    }
+
+    fn start_nodes(&mut self, start: &Start<'_>, nodes: Store<NodeView>) -> anyhow::Result<()> {
+        let controller = Controller::Node;
+        let clients = (
+            self.client(
+                controller,
+                start.options.identities,
+                start.options.limits.node_writes,
+                start.election.fence(),
+            )?,
+            self.teller(controller, start.options.identities, start.election.fence())?,
+        );
+        self.start_node_rooms(
+            clients,
+            nodes,
+            start.stores,
+            start.election.identity(),
+            (start.options.periods.node_status_update, start.delay),
+        );
+        Ok(())
+    }
+
+    fn start_lifecycle(&mut self, start: &Start<'_>, nodes: Store<NodeView>) -> anyhow::Result<()> {
+        let controller = Controller::NodeLifecycle;
+        let client = self.client(
+            controller,
+            start.options.identities,
+            start.options.limits.node_writes,
+            start.election.fence(),
+        )?;
+        let teller = self.teller(controller, start.options.identities, start.election.fence())?;
+        let context = lifecycle::Context {
+            events: self.events(&teller, lifecycle::REPORTER, start.election.identity()),
+            client,
+            nodes,
+            inventory: self.inventory.clone(),
+            metrics: self.shown.lifecycle_metrics.clone(),
+            period: start.options.periods.node_monitor,
+        };
+        self.spawn(controller, start.delay, lifecycle::run(context));
+        Ok(())
+    }
+
+    fn start_services(&mut self, start: &Start<'_>, nodes: Store<NodeView>) -> anyhow::Result<()> {
+        let controller = Controller::Service;
+        let client = self.client(
+            controller,
+            start.options.identities,
+            start.options.limits.service_writes,
+            start.election.fence(),
+        )?;
+        let teller = self.teller(controller, start.options.identities, start.election.fence())?;
+        let events = self.events(&teller, service::REPORTER, start.election.identity());
+        let Stores { services: Some(services), pools: Some(pools), .. } = start.stores.clone() else { return Ok(()) };
+        let Stores { namespaces: Some(namespaces), service_cidrs: Some(service_cidrs), .. } = start.stores.clone()
+        else {
+            return Ok(());
+        };
+        let Some(entrances) = entrance_stores(start.stores, &nodes) else { return Ok(()) };
+        // Apart from Events, so that a Service's conditions do not wait for those of all.
+        let identity = self.identity(controller, start.options.identities)?;
+        let teller = self.server.teller("service-conditions", identity, start.election.fence())?;
+        let advertisements = advertisements_context(start.stores, client.clone());
+        let cluster_cidrs = start.options.cluster_cidrs.clone();
+        let context = service::Context {
+            client,
+            teller,
+            services,
+            pools,
+            nodes,
+            namespaces,
+            service_cidrs,
+            entrances,
+            cluster_cidrs,
+            events,
+            metrics: self.shown.service_metrics.clone(),
+            scope: start.options.scope,
+            lease_term: start.election.term(),
+        };
+        let other_seed = fastrand::u64(..);
+        self.spawn(controller, start.delay, async move {
+            let told = async {
+                if let Some(context) = advertisements {
+                    advertisement::run(context, other_seed).await;
+                }
+            };
+            tokio::join!(service::run(context, fastrand::u64(..)), told);
+        });
+        Ok(())
+    }
+
+    fn start_routes(&mut self, start: &Start<'_>, nodes: Store<NodeView>) -> anyhow::Result<()> {
+        let controller = Controller::Route;
+        let client = self.client(controller, start.options.identities, IN_FLIGHT, start.election.fence())?;
+        let teller = self.teller(controller, start.options.identities, start.election.fence())?;
+        let (Some(routes), Some(reports)) = (start.stores.routes.clone(), start.stores.reports.clone()) else {
+            return Ok(());
+        };
+        let identity = self.identity(controller, start.options.identities)?;
+        let context = route::Context {
+            events: self.events(&teller, route::REPORTER, start.election.identity()),
+            client,
+            patient: self.server.patient(controller.account(), identity, start.election.fence())?,
+            nodes,
+            routes,
+            reports,
+            responsibility: responsibility(start.options),
+            metrics: self.shown.route_metrics.clone(),
+            period: start.options.periods.route_reconciliation,
+        };
+        self.spawn(controller, start.delay, async move { route::run(context, fastrand::u64(..)).await });
+        Ok(())
+    }
+
+    fn start_pod_cidrs(&mut self, start: &Start<'_>, nodes: Store<NodeView>) -> anyhow::Result<()> {
+        let controller = Controller::NodeIpam;
+        let client = self.client(controller, start.options.identities, IN_FLIGHT, start.election.fence())?;
+        let teller = self.teller(controller, start.options.identities, start.election.fence())?;
+        let Stores { claims: Some(claims), pool_blocks: Some(pools), reports: Some(reports), .. } =
+            start.stores.clone()
+        else {
+            return Ok(());
+        };
+        let Some(cidrs) = start.options.node_cidrs.clone() else { return Ok(()) };
+        let context = ipam::Context {
+            events: self.events(&teller, ipam::REPORTER, start.election.identity()),
+            reader: self.server.client("shared-informers")?,
+            client,
+            nodes,
+            claims,
+            pools,
+            reports,
+            outside: outside(start.options),
+            cidrs,
+            metrics: self.shown.ipam_metrics.clone(),
+        };
+        self.spawn(controller, start.delay, async move { ipam::run(context, fastrand::u64(..)).await });
         Ok(())
     }
 
@@ -509,46 +439,5 @@ fn outside(options: &Options) -> Outside {
     match responsibility(options) {
         Responsibility::Within(_) if options.controllers.contains(&Controller::Route) => Outside::ToldByRoutes,
         _ => Outside::Told,
-    }
-}
-
-/// What the process sees now.
-pub struct State {
-    identity: String,
-    leadership: watch::Receiver<Leadership>,
-    inventory: watch::Receiver<Arc<InventoryState>>,
-    routes: Responsibility,
-    stores: Arc<RwLock<Stores>>,
-}
-
-impl State {
-    /// The page, made anew each time somebody asks for it.
-    pub fn into_page(self) -> Box<dyn Fn() -> Value + Send + Sync> {
-        Box::new(move || self.show())
-    }
-
-    /// All of it. Stores but that of the Nodes are there on a leader only.
-    fn show(&self) -> Value {
-        let inventory = self.inventory.borrow().clone();
-        let stores = self.stores.read().unwrap_or_else(PoisonError::into_inner).clone();
-        json!({
-            "identity": self.identity,
-            "leadership": *self.leadership.borrow(),
-            "inventory": {
-                "machines": inventory.inventory.as_ref().map(|inventory| inventory.machines().collect::<Vec<_>>()),
-                "faults": inventory.faults.to_string(),
-                "heldRemovals": inventory.removals,
-            },
-            "routes": self.routes,
-            "observed": {
-                "nodes": stores.nodes.as_ref().map(Store::snapshot),
-                "services": stores.services.as_ref().map(Store::snapshot),
-                "pools": stores.pools.as_ref().map(Store::snapshot),
-                "advertisements": stores.advertisements.as_ref().map(Store::snapshot),
-                "peers": stores.peers.as_ref().map(Store::snapshot),
-                "nodeRoutes": stores.routes.as_ref().map(Store::snapshot),
-                "nodeReports": stores.reports.as_ref().map(Store::snapshot),
-            },
-        })
     }
 }
