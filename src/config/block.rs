@@ -221,7 +221,14 @@ pub fn intersect(blocks: &[AddressBlock], others: &[AddressBlock]) -> Vec<Addres
 
 /// Whether packets to the address can be routed: none that is special to a host, a link or a group.
 pub fn is_routable(address: IpAddr) -> bool {
-    !not_routable().any(|(_, special)| special.contains(address))
+    what_is_special(address).is_none()
+}
+
+/// What an address that no router forwards is, and the block that makes it so: `a loopback address (127.0.0.0/8)`.
+pub fn what_is_special(address: IpAddr) -> Option<String> {
+    let (what, special) = not_routable().find(|(_, special)| special.contains(address))?;
+    let article = if what.starts_with(['a', 'e', 'i', 'o', 'u', 'I']) { "an" } else { "a" };
+    Some(format!("{article} {what} address ({special})"))
 }
 
 /// Whether an IPv4 address ends in .0 or .255.

@@ -226,6 +226,32 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn an_address_that_routers_do_not_carry_is_no_machines() {
+        for (address, what, takes) in [
+            ("0.0.0.0", "an unspecified address (0.0.0.0/8)", "one that other machines can reach"),
+            ("0.1.2.3", "an unspecified address (0.0.0.0/8)", "one that other machines can reach"),
+            ("127.1.2.3", "a loopback address (127.0.0.0/8)", "one that other machines can reach"),
+            ("169.254.0.9", "a link-local address (169.254.0.0/16)", "one that other machines can reach"),
+            ("224.0.0.5", "a multicast address (224.0.0.0/4)", "one that other machines can reach"),
+            ("255.255.255.255", "a broadcast address (255.255.255.255/32)", "one that other machines can reach"),
+            ("::", "an unspecified address (::/128)", "one that other machines can reach"),
+            ("::1", "a loopback address (::1/128)", "one that other machines can reach"),
+            ("fe80::1", "a link-local address (fe80::/10)", "one that other machines can reach"),
+            ("ff02::5", "a multicast address (ff00::/8)", "one that other machines can reach"),
+            ("::ffff:10.0.0.5", "an IPv4-mapped address (::ffff:0.0.0.0/96)", "the IPv4 address itself, 10.0.0.5"),
+        ] {
+            for kind in ["InternalIP", "ExternalIP"] {
+                let text = format!("machines: [{{id: a, addresses: [{{type: {kind}, address: '{address}'}}]}}]");
+                let want = format!(
+                    "i:3:60: machines[0].addresses[0].address: {address} is {what}, which routers do not carry: it takes \
+                     {takes}"
+                );
+                assert_eq!(merged(&[("i", &text)]).map(|_| ()), Err(want), "{address}");
+            }
+        }
+    }
+
+    #[test]
     fn each_fault_is_one_sentence_with_its_place() {
         for (text, want) in [
             (
@@ -280,7 +306,7 @@ pub(super) mod tests {
             ),
             (
                 "machines: [{id: a, addresses: [{type: ExternalIP, address: 127.0.0.1}]}]",
-                "i:3:60: machines[0].addresses[0].address: 127.0.0.1 is a loopback address: it takes one that other machines can reach",
+                "i:3:60: machines[0].addresses[0].address: 127.0.0.1 is a loopback address (127.0.0.0/8), which routers do not carry: it takes one that other machines can reach",
             ),
             (
                 "machines: [{id: a, addresses: [{type: InternalIp, address: 10.0.0.1}]}]",

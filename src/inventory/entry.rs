@@ -14,6 +14,7 @@ use super::location::Locations;
 use super::machine::Place;
 use super::place::FieldPlace;
 use super::{MacAddress, Machine, MachineAddress, MachineState, Maintenance, MatchKeys, SystemUuid};
+use crate::config::block::what_is_special;
 use crate::config::{Faults, label};
 use crate::model::views::NodeAddressKind;
 use crate::model::views::Taint;
@@ -165,14 +166,13 @@ fn check_ip(text: &str, place: &FieldPlace<'_>, faults: &mut Faults) -> Option<I
         place.tell(format!("{text:?} is not an IP address: it takes {hint}"), faults);
         return None;
     };
-    let what = match ip {
-        _ if ip.is_unspecified() => "the unspecified address",
-        _ if ip.is_loopback() => "a loopback address",
-        _ if ip.is_multicast() => "a multicast address",
-        IpAddr::V6(v6) if v6.is_unicast_link_local() => "a link-local address",
-        _ => return Some(ip),
+    let Some(what) = what_is_special(ip) else { return Some(ip) };
+    let takes = match ip {
+        IpAddr::V6(v6) => v6.to_ipv4_mapped().map(|v4| format!("the IPv4 address itself, {v4}")),
+        IpAddr::V4(_) => None,
     };
-    place.tell(format!("{ip} is {what}: it takes one that other machines can reach"), faults);
+    let takes = takes.unwrap_or_else(|| "one that other machines can reach".to_owned());
+    place.tell(format!("{ip} is {what}, which routers do not carry: it takes {takes}"), faults);
     None
 }
 
