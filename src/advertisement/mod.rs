@@ -1,8 +1,9 @@
 //! Advertisements: each is told what is wrong with it.
 //!
 //! Three conditions in its status, for the people who wrote it: `Ready` (every field is right),
-//! `ResolvedRefs` (the pools and peers it names exist) and `Conflict` (another one says something else of
-//! the same routes). The agents read the objects themselves and wait for none of this.
+//! `ResolvedRefs` (the pools and peers it names exist, and each selector of them takes one) and
+//! `Conflict` (another one says something else of the same routes). The agents read the objects
+//! themselves and wait for none of this.
 //!
 //! It never changes what is announced, and looks at no Service: what it writes follows from what
 //! people wrote of Advertisements, pools and peers. Start at [`plan`](plan::plan).

@@ -8,7 +8,8 @@ use serde::Serialize;
 
 use crate::api::{Condition, ConditionReason, ConditionStatus, ConditionType};
 use crate::config::advertisement::{Advertised, Bgp, Choice, How};
-use crate::config::{Advertisement, Faults};
+use crate::config::selector::Labels;
+use crate::config::{Advertisement, Faults, Selector};
 use crate::model::{AdvertisementName, Family, PeerName, PoolName};
 
 /// Everything the plan depends on.
@@ -131,14 +132,16 @@ fn ready(advertisement: &Advertisement) -> Verdict {
     Verdict::new(ConditionStatus::True, ConditionReason::Valid, message.to_owned())
 }
 
-/// Names that nothing has.
+/// Names that nothing has, and selectors that take nothing.
 fn references(advertisement: &Advertisement, observed: &Observed) -> Verdict {
     let mut missing = Vec::new();
     if let Advertised::Services(choice) = &advertisement.what {
-        missing.extend(unknown("AddressPool", &choice.pools, &observed.pools, "spec.services.pools"));
+        let known = || observed.pools.iter().map(|(name, pool)| (name, &pool.labels));
+        missing.extend(unknown("AddressPool", &choice.pools, known, "spec.services.pool"));
     }
     if let How::Bgp(bgp) = &advertisement.how {
-        missing.extend(unknown("BgpPeer", &bgp.peers, &observed.peers, "spec.bgp.peers"));
+        let known = || observed.peers.iter().map(|(name, peer)| (name, &peer.labels));
+        missing.extend(unknown("BgpPeer", &bgp.peers, known, "spec.bgp.peer"));
     }
     if missing.is_empty() {
         let message = "each pool and peer that it names exists".to_owned();
@@ -147,14 +150,21 @@ fn references(advertisement: &Advertisement, observed: &Observed) -> Verdict {
     Verdict::new(ConditionStatus::False, ConditionReason::ReferenceNotFound, missing.join("; "))
 }
 
-fn unknown<N: Ord + Display, V>(
+/// `field` is what the names of both fields begin with, that of names and that of the selector.
+fn unknown<'a, N: Ord + Display + 'a, I: Iterator<Item = (&'a N, &'a Labels)>>(
     kind: &str,
     choice: &Choice<N>,
-    known: &BTreeMap<N, V>,
+    known: impl Fn() -> I,
     field: &str,
-) -> impl Iterator<Item = String> {
-    let missing = choice.names().filter(|name| !known.contains_key(name));
-    missing.map(move |name| format!("{field}: there is no {kind} {name}; it counts as soon as there is one"))
+) -> Vec<String> {
+    let Choice::Of { names, selector } = choice else { return Vec::new() };
+    let there: BTreeSet<&N> = known().map(|(name, _)| name).collect();
+    let missing = names.iter().filter(|name| !there.contains(name));
+    let missing = missing.map(|name| format!("{field}s: there is no {kind} {name}; it counts as soon as there is one"));
+    let is_idle = |selector: &&Selector| !known().any(|(_, labels)| selector.matches(labels));
+    let idle = selector.iter().filter(is_idle);
+    let idle = idle.map(|_| format!("{field}Selector takes no {kind}; one counts as soon as it has the labels"));
+    missing.chain(idle).collect()
 }
 
 /// What others say otherwise of the same routes to the same peers.
@@ -289,6 +299,25 @@ mod tests {
         let peer = Arc::clone(&observed.peers[&"a".parse().expect("a name")]);
         observed.peers.insert("nobody".parse().expect("a name"), peer);
         assert_eq!(told(&plan_of(&observed), "x", ConditionType::ResolvedRefs).0, ConditionStatus::True);
+    }
+
+    #[test]
+    fn selectors_that_take_nothing_are_told_until_they_take_something() {
+        let selector = json!({ "matchLabels": { "tier": "edge" } });
+        let spec = json!({ "services": { "poolSelector": selector }, "bgp": { "peerSelector": selector } });
+        let mut observed = observed(&[("x", spec)]);
+        let refs_of = |observed: &Observed| told(&plan(observed, NOW), "x", ConditionType::ResolvedRefs);
+        let no_pool = "spec.services.poolSelector takes no AddressPool; one counts as soon as it has the labels";
+        let no_peer = "spec.bgp.peerSelector takes no BgpPeer; one counts as soon as it has the labels";
+        assert_eq!(refs_of(&observed), (ConditionStatus::False, format!("{no_pool}; {no_peer}")));
+        let labels = BTreeMap::from([("tier".to_owned(), "edge".to_owned())]);
+        let pool = ObservedPool { labels: labels.clone(), families: BTreeSet::new() };
+        observed.pools.insert("public".parse().expect("a name"), Arc::new(pool));
+        assert_eq!(refs_of(&observed), (ConditionStatus::False, no_peer.to_owned()));
+        observed.peers.insert("a".parse().expect("a name"), Arc::new(ObservedPeer { labels }));
+        assert_eq!(refs_of(&observed), (ConditionStatus::True, "each pool and peer that it names exists".to_owned()));
+        observed.peers.clear();
+        assert_eq!(refs_of(&observed), (ConditionStatus::False, no_peer.to_owned()));
     }
 
     #[test]

@@ -161,7 +161,8 @@ pub struct L2Advertisement {
 #[serde(rename_all = "camelCase")]
 pub struct AdvertisementStatus {
     /// `Ready`: every field is right and the Advertisement is in force. `ResolvedRefs`: each pool and peer it
-    /// names exists. `Conflict`: another one says something else of the same routes.
+    /// names exists, and its selectors of them take some. `Conflict`: another one says something else of the same
+    /// routes.
     #[serde(default)]
     pub conditions: Vec<Condition>,
 }
