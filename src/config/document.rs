@@ -5,7 +5,8 @@
 //! are bounded, so that no text can exhaust the stack or the memory.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Deref;
 use std::path::Path;
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Tag};
@@ -41,8 +42,46 @@ pub enum Value {
     Text(String),
     /// A sequence.
     List(Vec<Node>),
-    /// A mapping in the order it was written; no key twice.
-    Mapping(Vec<Entry>),
+    /// A mapping.
+    Mapping(Mapping),
+}
+
+/// The entries of a mapping in the order they were written; no key twice.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Mapping {
+    entries: Box<[Entry]>,
+    /// The places of the entries in the order of their keys; empty while there are few.
+    by_key: Box<[u32]>,
+}
+
+impl Mapping {
+    /// So many keys are found as fast by looking at each.
+    const FEW: usize = 16;
+
+    fn new(entries: Vec<Entry>) -> Self {
+        let count = if entries.len() > Self::FEW { entries.len() } else { 0 };
+        let mut by_key: Box<[u32]> = (0..).take(count).collect();
+        by_key.sort_unstable_by_key(|index| entries[*index as usize].key.as_str());
+        Self { entries: entries.into(), by_key }
+    }
+
+    /// The entry of a key.
+    pub fn get(&self, key: &str) -> Option<&Entry> {
+        if self.entries.len() <= Self::FEW {
+            return self.entries.iter().find(|entry| entry.key == key);
+        }
+        let key_at = |index: &u32| self.entries[*index as usize].key.as_str();
+        let found = self.by_key.binary_search_by(|index| key_at(index).cmp(key)).ok()?;
+        self.entries.get(self.by_key[found] as usize)
+    }
+}
+
+impl Deref for Mapping {
+    type Target = [Entry];
+
+    fn deref(&self) -> &[Entry] {
+        &self.entries
+    }
 }
 
 /// A key and its value.
@@ -87,7 +126,7 @@ impl Node {
     /// The value of a field, if this is a mapping that has it.
     pub fn get(&self, field: &str) -> Option<&Node> {
         match &self.value {
-            Value::Mapping(entries) => entries.iter().find(|entry| entry.key == field).map(|entry| &entry.value),
+            Value::Mapping(mapping) => mapping.get(field).map(|entry| &entry.value),
             _ => None,
         }
     }
@@ -152,7 +191,13 @@ struct Open {
 
 enum Inside {
     List(Vec<Node>),
-    Mapping { entries: Vec<Entry>, key: Option<(String, Position)> },
+    Mapping {
+        entries: Vec<Entry>,
+        /// Where the keys of the entries stand.
+        keys: HashMap<String, Position>,
+        /// The key of the value that comes next.
+        key: Option<(String, Position)>,
+    },
 }
 
 /// Builds documents of the parser's events.
@@ -179,7 +224,8 @@ impl<'a> Loader<'a> {
             Event::Alias(anchor) => self.alias(anchor, position),
             Event::SequenceStart(anchor, tag) => self.open(Inside::List(Vec::new()), anchor, tag.as_deref(), position),
             Event::MappingStart(anchor, tag) => {
-                self.open(Inside::Mapping { entries: Vec::new(), key: None }, anchor, tag.as_deref(), position)
+                let inside = Inside::Mapping { entries: Vec::new(), keys: HashMap::new(), key: None };
+                self.open(inside, anchor, tag.as_deref(), position)
             }
             Event::SequenceEnd | Event::MappingEnd => {
                 let Open { position, anchor, inside } = self.open.pop().expect("the parser ends only what it started");
@@ -188,10 +234,7 @@ impl<'a> Loader<'a> {
                         nodes.shrink_to_fit();
                         Value::List(nodes)
                     }
-                    Inside::Mapping { mut entries, .. } => {
-                        entries.shrink_to_fit();
-                        Value::Mapping(entries)
-                    }
+                    Inside::Mapping { entries, .. } => Value::Mapping(Mapping::new(entries)),
                 };
                 self.place(Node { position, value }, anchor);
                 Ok(())
@@ -262,8 +305,9 @@ impl<'a> Loader<'a> {
             None if node.value == Value::Null => {}
             None => self.parsed.documents.push(node),
             Some(Inside::List(nodes)) => nodes.push(node),
-            Some(Inside::Mapping { entries, key }) => {
+            Some(Inside::Mapping { entries, keys, key }) => {
                 let (key, key_position) = key.take().expect("the parser gives a key before each value");
+                keys.insert(key.clone(), key_position);
                 entries.push(Entry { key, key_position, value: node });
             }
         }
@@ -271,8 +315,8 @@ impl<'a> Loader<'a> {
 
     /// Where the key of the value that comes next stands already.
     fn known_key(&self) -> Option<Position> {
-        let Inside::Mapping { entries, key: Some((key, _)) } = &self.open.last()?.inside else { return None };
-        entries.iter().find(|entry| entry.key == *key).map(|entry| entry.key_position)
+        let Inside::Mapping { keys, key: Some((key, _)), .. } = &self.open.last()?.inside else { return None };
+        keys.get(key).copied()
     }
 
     /// The way to the value that comes next.
@@ -384,6 +428,23 @@ mod tests {
         assert_eq!(at(&FieldPath::of("c").field("d")), Position { line: 4, column: 6 });
         assert_eq!(at(&FieldPath::of("c").field("none")), at(&FieldPath::of("c")));
         assert_eq!(at(&FieldPath::of("none")), Position { line: 1, column: 1 });
+    }
+
+    #[test]
+    fn each_key_of_a_mapping_is_found_however_many_there_are() {
+        for count in [0, 1, Mapping::FEW, Mapping::FEW + 1, 1000] {
+            // Not in the order of the keys.
+            let lines: String = (0..count).map(|index| format!("k{}: {index}\n", index * 7 % 1000)).collect();
+            let found = parsed(&format!("{{}}\n---\nlast: x\n{lines}last: y\n"));
+            let document = &found.documents[1];
+            for index in 0..count {
+                let node = document.get(&format!("k{}", index * 7 % 1000)).expect("the key was written");
+                assert_eq!((node.position.line, node.to_json()), (4 + index, index.into()), "{count}");
+            }
+            assert_eq!((document.text("last"), document.get("none"), document.get("")), (Some("x"), None, None));
+            let want = format!("f.yaml:{}:1: last: is already there at line 3: leave one of the two", 4 + count);
+            assert_eq!(found.faults.to_string(), want);
+        }
     }
 
     #[test]

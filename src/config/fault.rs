@@ -1,5 +1,6 @@
 //! Faults: what is wrong, where, and what would be right.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -59,9 +60,10 @@ impl FieldPath {
         })
     }
 
-    /// Whether this is the field, or one inside it.
-    pub fn is_within(&self, field: &Self) -> bool {
-        self.0.starts_with(&field.0)
+    /// The path that this one has when what `from` names is at `to`, or `None` when it is not inside.
+    pub fn moved(&self, from: &Self, to: &Self) -> Option<Self> {
+        let inner = self.0.strip_prefix(from.0.as_slice())?;
+        Some(Self(to.0.iter().chain(inner).cloned().collect()))
     }
 
     fn with(&self, step: Step) -> Self {
@@ -158,6 +160,23 @@ impl fmt::Display for Fault {
     }
 }
 
+/// Fields with a fault.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Fields(HashSet<Vec<Step>>);
+
+impl Fields {
+    /// These and others.
+    pub fn with(mut self, others: impl IntoIterator<Item = FieldPath>) -> Self {
+        self.0.extend(others.into_iter().map(|field| field.0));
+        self
+    }
+
+    /// Whether this field is one of them or inside one; how many there are does not matter to the time it takes.
+    pub fn cover(&self, field: &FieldPath) -> bool {
+        !self.0.is_empty() && (0..=field.0.len()).any(|depth| self.0.contains(&field.0[..depth]))
+    }
+}
+
 /// Everything that is wrong, in the order of files and lines; displayed a line each.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Faults(Vec<Fault>);
@@ -181,9 +200,14 @@ impl Faults {
         self.0.iter()
     }
 
-    /// Whether one of them is of this field or of what it is part of.
-    pub fn cover(&self, field: &FieldPath) -> bool {
-        self.0.iter().any(|fault| field.is_within(&fault.field))
+    /// The fields that they are of.
+    pub fn fields(&self) -> Fields {
+        Fields(self.0.iter().map(|fault| fault.field.0.clone()).collect())
+    }
+
+    /// Keeps the first `count`.
+    pub fn truncate(&mut self, count: usize) {
+        self.0.truncate(count);
     }
 
     /// Adds one.
@@ -293,6 +317,26 @@ mod tests {
         let fault = Fault::new(FieldPath::of("spec"), "is wrong").of_object("BgpPeer router");
         assert_eq!(fault.to_string(), "BgpPeer router: spec: is wrong");
         assert_eq!(Fault::new(FieldPath::ROOT, "is wrong").to_string(), "is wrong");
+    }
+
+    #[test]
+    fn a_fault_covers_its_field_and_what_is_inside() {
+        let machine = FieldPath::of("machines").entry(2);
+        let faults: Faults =
+            [Fault::new(machine.clone(), "x"), Fault::new(FieldPath::of("defaults"), "x")].into_iter().collect();
+        for (field, want) in [
+            (machine.clone(), true),
+            (machine.field("addresses").entry(0), true),
+            (FieldPath::of("defaults").field("region"), true),
+            (FieldPath::of("machines"), false),
+            (FieldPath::of("machines").entry(1), false),
+            (FieldPath::of("machines").field("2"), false),
+            (FieldPath::ROOT, false),
+        ] {
+            assert_eq!(faults.fields().cover(&field), want, "{field}");
+        }
+        assert!(Faults::from(Fault::new(FieldPath::ROOT, "x")).fields().cover(&machine));
+        assert!(!Faults::NONE.fields().cover(&FieldPath::ROOT));
     }
 
     #[test]

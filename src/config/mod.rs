@@ -37,7 +37,7 @@ pub use block::AddressBlock;
 pub use cloud::CloudConfig;
 pub use cluster_cidrs::cluster_cidrs;
 pub use controllers::{Controller, Selection};
-pub use fault::{Fault, Faults, FieldPath, Position};
+pub use fault::{Fault, Faults, FieldPath, Fields, Position};
 pub use node_cidrs::{ClusterCidr, NodeCidrFlags, NodeCidrs};
 pub use peer::Peer;
 pub use pool::Pool;

@@ -7,7 +7,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
 
 use super::document::{Node, Value};
-use super::{Fault, Faults, FieldPath, schema};
+use super::schema::{self, Checked};
+use super::{Fault, Faults, FieldPath, Fields};
 
 /// What a document says it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,6 +84,8 @@ pub struct Shaped<T> {
     pub raw: T,
     /// Every wrong shape.
     pub faults: Faults,
+    /// The fields whose shape is wrong.
+    pub misshapen: Fields,
 }
 
 impl<T> Shaped<T> {
@@ -96,8 +99,7 @@ impl<T> Shaped<T> {
             Ok(checked) => (Some(checked), Faults::NONE),
             Err(faults) => (None, faults),
         };
-        let also: Vec<_> = meant.into_iter().filter(|fault| !self.faults.cover(&fault.field)).collect();
-        self.faults.extend(also);
+        self.faults.extend(meant.into_iter().filter(|fault| !self.misshapen.cover(&fault.field)));
         match checked {
             Some(checked) => self.faults.or(checked),
             None => Err(self.faults),
@@ -114,10 +116,10 @@ pub fn read<T: JsonSchema + DeserializeOwned>(file: &Path, document: &Node) -> R
     if schema::fits(document, &schema)
         && let Ok(raw) = T::deserialize(document)
     {
-        return Ok(Shaped { raw, faults: Faults::NONE });
+        return Ok(Shaped { raw, faults: Faults::NONE, misshapen: Fields::default() });
     }
-    let schema::Checked { value, faults } = schema::check(file, document, &schema);
-    raw(value, faults, || Fault::of_file(file, "").at(document.position))
+    let checked = schema::check(file, document, &schema);
+    raw(checked, || Fault::of_file(file, "").at(document.position))
 }
 
 /// Reads the `spec` of an object of the API, and checks what is around it.
@@ -143,13 +145,15 @@ pub fn read_spec<T: JsonSchema + DeserializeOwned>(file: &Path, document: &Node)
         "additionalProperties": false,
         "$defs": definitions,
     });
-    let schema::Checked { mut value, faults } = schema::check(file, document, &whole);
-    raw(value["spec"].take(), faults, || Fault::new(FieldPath::of("spec"), "").in_file(file).at(document.position))
+    let mut checked = schema::check(file, document, &whole);
+    checked.value = checked.value["spec"].take();
+    raw(checked, || Fault::new(FieldPath::of("spec"), "").in_file(file).at(document.position))
 }
 
-fn raw<T: DeserializeOwned>(value: Json, faults: Faults, fault: impl FnOnce() -> Fault) -> Result<Shaped<T>, Faults> {
+fn raw<T: DeserializeOwned>(checked: Checked, fault: impl FnOnce() -> Fault) -> Result<Shaped<T>, Faults> {
+    let Checked { value, faults, misshapen } = checked;
     match serde_json::from_value(value) {
-        Ok(raw) => Ok(Shaped { raw, faults }),
+        Ok(raw) => Ok(Shaped { raw, faults, misshapen }),
         // Either a stand-in did not serve, which its fault explains, or serde knows better.
         Err(_) if !faults.is_empty() => Err(faults),
         Err(error) => Err(Fault { message: error.to_string(), ..fault() }.into()),

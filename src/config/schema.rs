@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 
 use super::document::{Entry, Node, Value};
 use super::nearest::nearest;
-use super::{Fault, Faults, FieldPath, Position};
+use super::{Fault, Faults, FieldPath, Fields, Position};
 
 /// The outcome of a check: every fault, and a value of the right shape all the same.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,22 +22,27 @@ pub struct Checked {
     pub value: Json,
     /// Every wrong shape.
     pub faults: Faults,
+    /// The fields of these faults, and those that a misspelt one was meant to be.
+    pub misshapen: Fields,
 }
 
 /// Whether nothing is wrong with the shape of a document.
 ///
 /// It takes no memory: [`check`] makes a second copy of the document, which only one with faults needs.
 pub fn fits(document: &Node, schema: &Json) -> bool {
-    let mut checker = Checker { file: Path::new(""), root: schema, faults: Faults::NONE, keeps: Keeps::Nothing };
+    let mut checker =
+        Checker { file: Path::new(""), root: schema, faults: Faults::NONE, meant: Vec::new(), keeps: Keeps::Nothing };
     checker.check(document, schema, &Way::Root).is_some() && checker.faults.is_empty()
 }
 
 /// Checks a document against a schema.
 pub fn check(file: &Path, document: &Node, schema: &Json) -> Checked {
-    let mut checker = Checker { file, root: schema, faults: Faults::NONE, keeps: Keeps::Values };
+    let mut checker = Checker { file, root: schema, faults: Faults::NONE, meant: Vec::new(), keeps: Keeps::Values };
     let value = checker.check(document, schema, &Way::Root);
     let value = value.unwrap_or_else(|| checker.stand_in(schema, DEEPEST_STAND_IN));
-    Checked { value, faults: checker.faults }
+    let Checker { faults, meant, .. } = checker;
+    let misshapen = faults.fields().with(meant);
+    Checked { value, faults, misshapen }
 }
 
 /// Words in a row: `a, b or c`.
@@ -57,6 +62,8 @@ struct Checker<'a> {
     file: &'a Path,
     root: &'a Json,
     faults: Faults,
+    /// Fields that a misspelt one was meant to be, where its value does not fit.
+    meant: Vec<FieldPath>,
     keeps: Keeps,
 }
 
@@ -180,14 +187,18 @@ impl<'a> Checker<'a> {
                 (None, Some(Json::Bool(false))) => {
                     let (message, meant) = unknown_field(key, known().collect());
                     self.tell(&inner, *key_position, message);
-                    // A slip of the fingers is one fault: the value is taken for the field that was meant.
+                    // A slip of the fingers is one fault: the value is taken for the field that was meant, where it fits.
                     let Some(meant) = meant.filter(|meant| node.get(meant).is_none()) else { continue };
                     (meant, &schema["properties"][meant])
                 }
                 (None, of_others) => (key.as_str(), of_others.unwrap_or(&Json::Bool(true))),
             };
+            let before = (self.faults.len(), self.meant.len());
             let value = self.check(value, of_field, &inner);
-            misspelt.extend((name != key).then_some(name));
+            if name != key {
+                misspelt.push(name);
+                self.take_back_a_guess(value.is_some(), before, &inner, &Way::Field(field, name).path());
+            }
             if self.keeps == Keeps::Values {
                 checked.extend(value.map(|value| (name.to_owned(), value)));
             }
@@ -203,6 +214,21 @@ impl<'a> Checker<'a> {
             }
         }
         Json::Object(checked)
+    }
+
+    /// After the value of a misspelt field was checked as if it were the `meant` one: when it does not fit at all,
+    /// the guess may be wrong, and its faults are not told. `before` is how many there were of `faults` and `meant`.
+    fn take_back_a_guess(&mut self, fits: bool, before: (usize, usize), written: &Way<'_>, meant: &FieldPath) {
+        let (told, guessed) = before;
+        if !fits {
+            self.faults.truncate(told);
+            self.meant.push(meant.clone());
+            return;
+        }
+        let written = written.path();
+        let misshapen = self.faults.iter().skip(told).map(|fault| &fault.field).chain(self.meant.iter().skip(guessed));
+        let moved: Vec<_> = misshapen.filter_map(|field| field.moved(&written, meant)).collect();
+        self.meant.extend(moved);
     }
 
     fn check_word(&mut self, node: &Node, words: &[&str], field: &Way<'_>) -> Option<Json> {
@@ -544,6 +570,8 @@ mod tests {
                 "f:1:17: colour: is not a field: the fields here are circle, entries, entry, labels, mode, name, on, port, state, weight",
             ),
             ("{sate: active}", "f:1:2: sate: is not a field: did you mean state?"),
+            ("{sate: x}", "f:1:2: sate: is not a field: did you mean state?"),
+            ("{state: active, entrie: {adress: 1}}", "f:1:17: entrie: is not a field: did you mean entries?"),
         ] {
             assert_eq!(faults(text), want, "{text}");
         }

@@ -58,7 +58,7 @@ impl<'de> Deserializer<'de> for &'de Node {
     fn deserialize_enum<V: Visitor<'de>>(self, _name: &str, _variants: &[&str], visitor: V) -> Result<V::Value, Error> {
         match &self.value {
             Value::Text(text) => visitor.visit_enum(text.as_str().into_deserializer()),
-            Value::Mapping(entries) => match entries.as_slice() {
+            Value::Mapping(entries) => match &**entries {
                 [only] => visitor.visit_enum(Variant { name: &only.key, content: &only.value }),
                 _ => Err(serde::de::Error::custom("takes exactly one field")),
             },

@@ -252,6 +252,27 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn every_fault_of_a_large_file_is_told_once() {
+        let machine = |index: usize| {
+            format!("- {{id: m{index}, owner: x, unit: 0, addresses: [{{type: InternalIP, address: 10.0.0.1}}]}}\n")
+        };
+        let machines: String = (0..300).map(machine).collect();
+        let locations: String = (0..300).map(|index| format!("  r{index}: {{rack: '-', colour: x}}\n")).collect();
+        let told = merged(&[("i", &format!("machines:\n{machines}locations:\n{locations}"))]).expect_err("faults");
+        for (what, want) in [
+            (".owner: is not a field", 300),
+            (".unit: 0 is out of range", 300),
+            ("internal address 10.0.0.1 is already at machines[0].addresses[0].address in line 4", 299),
+            (".rack: \"-\" is not the value of a label", 300),
+            (".colour: is not a field", 300),
+        ] {
+            assert_eq!(told.lines().filter(|line| line.contains(what)).count(), want, "{what}");
+        }
+        assert_eq!(told.lines().count(), 1499);
+        assert!(told.contains("i:604:16: locations.r299.rack: "), "{}", told.lines().last().unwrap_or_default());
+    }
+
+    #[test]
     fn each_fault_is_one_sentence_with_its_place() {
         for (text, want) in [
             (
@@ -263,6 +284,13 @@ pub(super) mod tests {
                 "i:3:17: machines[0].id: 17 is a number: it takes text, so put it in quotes: \"17\"",
             ),
             ("machines: [{state: active}]", "i:3:12: machines[0].id: is missing: it takes text"),
+            ("machines: [{id: a, sate: x}]", "i:3:20: machines[0].sate: is not a field: did you mean state?"),
+            (
+                "machines: [{id: a, adresses: [{type: Hostname, adress: 1}]}]",
+                "i:3:20: machines[0].adresses: is not a field: did you mean addresses?\n\
+                 i:3:48: machines[0].adresses[0].adress: is not a field: did you mean address?",
+            ),
+            ("machines: [{di: 5}]", "i:3:13: machines[0].di: is not a field: did you mean id?"),
             (
                 "machines: [{id: a, state: acitve}]",
                 "i:3:27: machines[0].state: \"acitve\" is not a state: it takes planned, active, maintenance or decommissioned; did you mean active?",

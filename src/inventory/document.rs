@@ -8,8 +8,8 @@ use serde::Deserialize;
 
 use super::MachineState;
 use super::bmc::document::{BmcDefaults, BmcEntry, FencingDefaults, FencingEntry};
-use crate::config::Faults;
 use crate::config::document::Node;
+use crate::config::{Faults, Fields};
 use crate::model::views::NodeAddressKind;
 
 /// A document with the place it came from, so that its faults have one.
@@ -23,6 +23,8 @@ pub struct Sourced {
     pub document: InventoryDocument,
     /// What is wrong with its shape.
     pub faults: Faults,
+    /// The fields whose shape is wrong.
+    pub misshapen: Fields,
 }
 
 /// One document of the inventory; several are merged.

@@ -67,8 +67,8 @@ pub fn load(paths: &[PathBuf]) -> Result<Inventory, Faults> {
 /// Why it is none.
 pub fn read(file: &Path, node: Node) -> Result<Sourced, Faults> {
     Head::expect(file, &node, Inventory::API_VERSION, Inventory::KIND)?;
-    let Shaped { raw: document, faults } = object::read(file, &node)?;
-    Ok(Sourced { file: file.to_owned(), node, document, faults })
+    let Shaped { raw: document, faults, misshapen } = object::read(file, &node)?;
+    Ok(Sourced { file: file.to_owned(), node, document, faults, misshapen })
 }
 
 /// Keeps `out` at what the files say, until nobody listens any more.

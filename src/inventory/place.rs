@@ -33,7 +33,7 @@ impl<'a> FieldPlace<'a> {
 
     /// Tells a fault of what the field means, unless its very shape is wrong.
     pub(super) fn tell(&self, message: impl Into<String>, faults: &mut Faults) {
-        if !self.source.faults.cover(&self.field) {
+        if !self.source.misshapen.cover(&self.field) {
             faults.push(self.fault(message));
         }
     }
