@@ -388,6 +388,15 @@ fn number(text: &str) -> Option<Number> {
     whole.ok().or_else(|| Number::from_f64(text.parse().ok()?))
 }
 
+/// Whether a text is a number too large to be one here; such a plain scalar is text.
+pub(super) fn is_beyond_numbers(text: &str) -> bool {
+    let are_digits = |digits: &str, radix| !digits.is_empty() && digits.chars().all(|c| c.is_digit(radix));
+    let is_whole = text.strip_prefix("0x").is_some_and(|digits| are_digits(digits, 16))
+        || text.strip_prefix("0o").is_some_and(|digits| are_digits(digits, 8));
+    let is_infinite = || text.parse::<f64>().is_ok_and(f64::is_infinite) && text.contains(|c: char| c.is_ascii_digit());
+    number(text).is_none() && (is_whole || is_infinite())
+}
+
 fn syntax_fault(error: &ScanError) -> Fault {
     let info = error.info();
     let hint = if info.contains("tab") {

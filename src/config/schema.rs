@@ -9,7 +9,7 @@ use std::path::Path;
 use regex_lite::Regex;
 use serde_json::Value as Json;
 
-use super::document::{Entry, Node, Value};
+use super::document::{Entry, Node, Value, is_beyond_numbers};
 use super::nearest::nearest;
 use super::{Fault, Faults, FieldPath, Fields, Position};
 
@@ -120,7 +120,10 @@ impl<'a> Checker<'a> {
         }
         let types = types(schema);
         if !types.is_empty() && !types.iter().any(|kind| is_of_type(&node.value, kind)) {
-            return self.tell(field, node.position, wrong_type(&node.value, schema, &types));
+            let message = labels_in_a_layer(&node.value, field)
+                .or_else(|| too_large(&node.value, schema, &types))
+                .unwrap_or_else(|| wrong_type(&node.value, schema, &types));
+            return self.tell(field, node.position, message);
         }
         match &node.value {
             Value::Null | Value::Boolean(_) => Some(self.keep(node)),
@@ -128,8 +131,7 @@ impl<'a> Checker<'a> {
                 let (least, most) = bounds(schema);
                 let number = number.as_f64().unwrap_or(f64::NAN);
                 if least.is_some_and(|least| number < least) || most.is_some_and(|most| number > most) {
-                    let message = format!("{written} is out of range: it takes {}", range(least, most));
-                    return self.tell(field, node.position, message);
+                    return self.tell(field, node.position, out_of_range(written, schema));
                 }
                 Some(self.keep(node))
             }
@@ -330,6 +332,41 @@ fn is_of_type(value: &Value, kind: &str) -> bool {
         Value::List(_) => kind == "array",
         Value::Mapping(_) => kind == "object",
     }
+}
+
+/// What is said where a selector of labels has a layer that only those of other fields have.
+fn labels_in_a_layer(value: &Value, field: &Way<'_>) -> Option<String> {
+    let Way::Field(outer, "matchLabels" | "matchExpressions") = field else { return None };
+    let what = match value {
+        Value::Mapping(_) => "is a mapping",
+        Value::List(_) => "is a list",
+        _ => return None,
+    };
+    let selector = outer.last_field()?;
+    Some(format!("{what}: write the labels directly, as in {selector}: {{rack: r12}}"))
+}
+
+/// What is said of a number that is larger than computers count, where one is taken.
+fn too_large(value: &Value, schema: &Json, types: &[&str]) -> Option<String> {
+    const COUNTED: f64 = 18_446_744_073_709_552_000.0;
+    let takes = |kind: &str| types.contains(&kind);
+    match value {
+        Value::Number(number, written) if takes("integer") && number.as_f64()?.abs() >= COUNTED => {
+            Some(out_of_range(written, schema))
+        }
+        Value::Text(text) if (takes("integer") || takes("number")) && is_beyond_numbers(text) => {
+            Some(out_of_range(text, schema))
+        }
+        _ => None,
+    }
+}
+
+fn out_of_range(written: &str, schema: &Json) -> String {
+    let takes = match bounds(schema) {
+        (None, None) => takes(schema),
+        (least, most) => range(least, most),
+    };
+    format!("{written} is out of range: it takes {takes}")
 }
 
 fn wrong_type(value: &Value, schema: &Json, types: &[&str]) -> String {
@@ -572,6 +609,26 @@ mod tests {
             ("{sate: active}", "f:1:2: sate: is not a field: did you mean state?"),
             ("{sate: x}", "f:1:2: sate: is not a field: did you mean state?"),
             ("{state: active, entrie: {adress: 1}}", "f:1:17: entrie: is not a field: did you mean entries?"),
+            ("{state: active, port: 1e400}", "f:1:23: port: 1e400 is out of range: it takes 1 to 65535"),
+            ("{state: active, port: -1e400}", "f:1:23: port: -1e400 is out of range: it takes 1 to 65535"),
+            (
+                "{state: active, port: 0x10000000000000000}",
+                "f:1:23: port: 0x10000000000000000 is out of range: it takes 1 to 65535",
+            ),
+            (
+                "{state: active, port: 99999999999999999999999999999}",
+                "f:1:23: port: 99999999999999999999999999999 is out of range: it takes 1 to 65535",
+            ),
+            ("{state: active, weight: 1e400}", "f:1:25: weight: 1e400 is out of range: it takes 0 to 1"),
+            ("{state: active, port: 0xfg}", "f:1:23: port: \"0xfg\" is text: it takes a whole number, 1 to 65535"),
+            (
+                "{state: active, labels: {matchLabels: {rack: r1}}}",
+                "f:1:39: labels.matchLabels: is a mapping: write the labels directly, as in labels: {rack: r12}",
+            ),
+            (
+                "{state: active, labels: {matchExpressions: [{key: rack}]}}",
+                "f:1:44: labels.matchExpressions: is a list: write the labels directly, as in labels: {rack: r12}",
+            ),
         ] {
             assert_eq!(faults(text), want, "{text}");
         }
