@@ -9,8 +9,7 @@ use super::allocator::{Ledger, News, Now};
 use super::cases;
 use super::plan::{self, CLEANUP_FINALIZER, Observed};
 use super::pool_status::ObservedPool;
-use crate::api::{AddressPoolSpec, AddressPoolStatus, LabelSelector, Serves};
-use crate::config::Pool;
+use crate::api::{AddressPoolSpec, LabelSelector, Serves};
 use crate::model::views::{Ingress, IpFamilyPolicy, IpMode, ServiceView, TrafficPolicy};
 use crate::model::{Family, PoolName, Scope, ServiceKey};
 use Family::{V4, V6};
@@ -77,17 +76,7 @@ fn showing(ip: &str, service: ServiceView) -> ServiceView {
 fn pool(name: &str, addresses: &[&str], more: AddressPoolSpec) -> (PoolName, Arc<ObservedPool>) {
     let addresses = addresses.iter().map(ToString::to_string).collect();
     let spec = AddressPoolSpec { addresses, reuse_after_seconds: 0, ..more };
-    let observed = ObservedPool {
-        resource_version: "3".to_owned(),
-        created_seconds: 0,
-        generation: Some(1),
-        is_deleting: false,
-        check: Pool::check(name, &spec),
-        blocks: Vec::new(),
-        draining: Vec::new(),
-        cooling: Vec::new(),
-        status: AddressPoolStatus::default(),
-    };
+    let observed = cases::observed_pool(name, &spec);
     (name.parse().expect("a name"), Arc::new(observed))
 }
 

@@ -13,6 +13,8 @@
 pub mod allocator;
 pub mod announced;
 mod apply;
+#[cfg(test)]
+mod cases;
 pub mod conditions;
 mod desk;
 pub mod explain;
@@ -47,8 +49,6 @@ use crate::cluster::clock;
 use crate::cluster::events::{Events, about_service};
 use crate::cluster::store::Store;
 use crate::config::selector::Labels;
-#[cfg(test)]
-use crate::model::cases;
 use crate::model::views::{NodeView, ServiceView};
 use crate::model::{NodeName, Note, PoolName, Prefix, Scope, ServiceKey, Severity};
 use allocator::{News, Now};

@@ -184,9 +184,8 @@ mod contract;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::AddressPoolSpec;
     use crate::api::LOAD_BALANCER_CLASS;
-    use crate::api::{AddressPoolSpec, AddressPoolStatus};
-    use crate::config::Pool;
     use crate::model::views::{Condition, Ingress, ServiceCondition, ServiceConditions, Truth};
     use crate::service::cases;
 
@@ -213,17 +212,7 @@ mod tests {
 
     fn pool(name: &str, addresses: &[&str]) -> ObservedPool {
         let spec = AddressPoolSpec { addresses: strings(addresses), auto_assign: true, ..AddressPoolSpec::default() };
-        ObservedPool {
-            resource_version: "3".to_owned(),
-            created_seconds: 0,
-            generation: Some(1),
-            is_deleting: false,
-            check: Pool::check(name, &spec),
-            blocks: Vec::new(),
-            draining: Vec::new(),
-            cooling: Vec::new(),
-            status: AddressPoolStatus::default(),
-        }
+        cases::observed_pool(name, &spec)
     }
 
     fn observed(services: Vec<ServiceView>, pools: Vec<(&str, ObservedPool)>) -> Observed {

@@ -15,8 +15,7 @@ use super::cases::service;
 use super::plan::{self, Action, CLEANUP_FINALIZER, Observed};
 use super::pool_status::ObservedPool;
 use super::term::Terms;
-use crate::api::{AddressPoolSpec, AddressPoolStatus};
-use crate::config::Pool;
+use crate::api::AddressPoolSpec;
 use crate::model::claim::ALLOCATION;
 use crate::model::views::{Ingress, IpMode, ServiceView};
 use crate::model::{Moment, ServiceKey, Term};
@@ -120,17 +119,8 @@ impl World {
         let addresses = vec![format!("10.60.0.1-10.60.0.{ADDRESSES}")];
         let spec =
             AddressPoolSpec { addresses, reuse_after_seconds: 0, auto_assign: true, ..AddressPoolSpec::default() };
-        let pool = ObservedPool {
-            resource_version: "1".to_owned(),
-            created_seconds: 0,
-            generation: None,
-            is_deleting: false,
-            check: Pool::check("a", &spec),
-            blocks: Vec::new(),
-            draining: Vec::new(),
-            cooling: Vec::new(),
-            status: AddressPoolStatus::default(),
-        };
+        let pool =
+            ObservedPool { resource_version: "1".to_owned(), ..crate::service::cases::observed_pool("a", &spec) };
         let (random, server, history) = (fastrand::Rng::with_seed(seed), Server::default(), Vec::new());
         Self { random, server, pool: Arc::new(pool), history }
     }

@@ -5,7 +5,6 @@ use std::time::Duration;
 use super::tests::said;
 use super::*;
 use crate::api::AddressPoolSpec;
-use crate::config::Pool;
 use crate::model::views::{Ingress, IpMode};
 use crate::service::cases;
 
@@ -60,17 +59,7 @@ impl World {
             reuse_after_seconds: 30,
             ..AddressPoolSpec::default()
         };
-        let pool = ObservedPool {
-            resource_version: self.next_version(),
-            created_seconds: 0,
-            generation: Some(1),
-            is_deleting: false,
-            check: Pool::check(name, &spec),
-            blocks: Vec::new(),
-            draining: Vec::new(),
-            cooling: Vec::new(),
-            status: AddressPoolStatus::default(),
-        };
+        let pool = ObservedPool { resource_version: self.next_version(), ..cases::observed_pool(name, &spec) };
         self.pools.insert(name.parse().expect("a name"), Arc::new(pool));
         self.show_pools();
     }

@@ -2,7 +2,6 @@ use std::time::Duration;
 
 use super::*;
 use crate::api::{AddressPoolSpec, CoolingAddress};
-use crate::config::Pool;
 use crate::config::selector::Labels;
 use crate::model::NodeName;
 use crate::model::views::{
@@ -40,17 +39,7 @@ pub(super) fn pool(version: u32, status: AddressPoolStatus) -> (PoolName, Arc<Ob
         reuse_after_seconds: 60,
         ..AddressPoolSpec::default()
     };
-    let pool = ObservedPool {
-        resource_version: version.to_string(),
-        created_seconds: 0,
-        generation: Some(1),
-        is_deleting: false,
-        check: Pool::check("a", &spec),
-        blocks: Vec::new(),
-        draining: Vec::new(),
-        cooling: Vec::new(),
-        status,
-    };
+    let pool = ObservedPool { resource_version: version.to_string(), status, ..cases::observed_pool("a", &spec) };
     ("a".parse().expect("a name"), Arc::new(pool))
 }
 

@@ -5,9 +5,8 @@ use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api::{AddressPoolSpec, AddressPoolStatus};
+use crate::api::AddressPoolSpec;
 use crate::cluster::views;
-use crate::config::Pool;
 
 /// What is written, in short.
 #[derive(Debug, PartialEq, Eq)]
@@ -74,17 +73,7 @@ fn view(object: Value) -> ServiceView {
 fn pools() -> BTreeMap<PoolName, Arc<ObservedPool>> {
     let addresses = vec!["10.60.0.1-10.60.0.9".to_owned(), "fd60::1-fd60::9".to_owned()];
     let spec = AddressPoolSpec { addresses, auto_assign: true, ..AddressPoolSpec::default() };
-    let pool = ObservedPool {
-        resource_version: "3".to_owned(),
-        created_seconds: 0,
-        generation: Some(1),
-        is_deleting: false,
-        check: Pool::check("a", &spec),
-        blocks: Vec::new(),
-        draining: Vec::new(),
-        cooling: Vec::new(),
-        status: AddressPoolStatus::default(),
-    };
+    let pool = crate::service::cases::observed_pool("a", &spec);
     BTreeMap::from([("a".parse().expect("a name"), Arc::new(pool))])
 }
 
