@@ -123,11 +123,11 @@ async fn measure_cairn(lab: &Lab, count: usize) -> Result<Cairn> {
     println!("what their conditions say is written");
     let conditions = conditions::measure(lab, count).await?;
     println!("a Node comes and goes");
-    let node = present::change_of_nodes(lab).await?;
+    let node = present::change_of_nodes(lab, count).await?;
     println!("a start with {count} Services that are served");
     controller.terminate(SOON).await?;
     let restart;
-    (controller, restart) = present::restart(lab, &product).await?;
+    (controller, restart) = present::restart(lab, &product, count).await?;
     let mut rungs = Vec::new();
     let mut present = count;
     loop {
@@ -158,7 +158,7 @@ async fn measure_metallb(lab: &Lab, metallb: MetalLb, count: usize) -> Result<Ot
     println!("MetalLB: a start with {count} Services that are served");
     controller.kill().await?;
     let restart;
-    (controller, restart) = present::restart(lab, &product).await?;
+    (controller, restart) = present::restart(lab, &product, count).await?;
     let peak_resident_kib = controller.peak_resident_kib()?;
     objects::delete_all_but(lab, 0).await?;
     Ok(Other { present: count, burst, latency, restart, peak_resident_kib })

@@ -12,7 +12,7 @@ use super::{
 /// Longer than what is to be said has to stay the same before it is written.
 const QUIET: Duration = Duration::from_secs(4);
 /// As many are waited for: at twenty a second, all of more would take longer than everything else.
-const WAITED_FOR: usize = 1000;
+pub(crate) const WAITED_FOR: usize = 1000;
 /// Twenty a second, and as much again.
 const PER_SERVICE: Duration = Duration::from_millis(100);
 

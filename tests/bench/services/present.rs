@@ -11,8 +11,9 @@ use kube::{
 use serde_json::json;
 
 use super::{
+    conditions,
     crowd::each,
-    harness::{Lab, Stopwatch, kubelet, namespace::Program},
+    harness::{Lab, Stopwatch, control_plane::ApiRequest, kubelet, namespace::Program},
     objects::{self, NAMESPACE, is_served, services},
     product::Product,
     watches::{holder, until, watch_lease},
@@ -83,16 +84,22 @@ pub(crate) struct NodeChange {
     pub(crate) writes: usize,
 }
 
-pub(crate) async fn change_of_nodes(lab: &Lab) -> Result<NodeChange> {
+pub(crate) async fn change_of_nodes(lab: &Lab, count: usize) -> Result<NodeChange> {
     let product = Product::Cairn;
     product.settle(lab).await?;
-    let before = product.all_writes(lab)?.len();
+    let before = written(lab, &product, count)?.len();
     kubelet::register(lab.kube(), NODE).await?;
     product.settle(lab).await?;
     Api::<Node>::all(lab.kube().clone()).delete(NODE, &DeleteParams::default()).await?;
     product.settle(lab).await?;
-    let writes = product.all_writes(lab)?;
+    let writes = written(lab, &product, count)?;
     Ok(NodeChange { writes: writes.iter().skip(before).filter(|write| write.namespace == NAMESPACE).count() })
+}
+
+/// What was written so far. Among so many Services that not all of them have been waited for, what their conditions
+/// say is still being written, and does not count.
+fn written(lab: &Lab, product: &Product, count: usize) -> Result<Vec<ApiRequest>> {
+    if count > conditions::WAITED_FOR { product.writes(lab) } else { product.all_writes(lab) }
 }
 
 /// A start with many Services that are served, and one that is not.
@@ -103,9 +110,9 @@ pub(crate) struct Restart {
     pub(crate) writes: usize,
 }
 
-pub(crate) async fn restart(lab: &Lab, product: &Product) -> Result<(Program, Restart)> {
+pub(crate) async fn restart(lab: &Lab, product: &Product, count: usize) -> Result<(Program, Restart)> {
     const NEW: &str = "z-new";
-    let before = product.all_writes(lab)?.len();
+    let before = written(lab, product, count)?.len();
     services(lab).create(&PostParams::default(), &objects::service(NEW, None)?).await?;
     let (mut events, mut lease) = (objects::watch_all(lab).await?, watch_lease(lab.kube()).await?);
     let began = Stopwatch::start();
@@ -119,7 +126,7 @@ pub(crate) async fn restart(lab: &Lab, product: &Product) -> Result<(Program, Re
     let first = began.elapsed() - start;
     drop((events, lease));
     product.settle(lab).await?;
-    let writes = product.all_writes(lab)?;
+    let writes = written(lab, product, count)?;
     let about_others = writes.iter().skip(before).filter(|write| {
         // An Event's name begins with that of what it is about.
         write.namespace == NAMESPACE && !write.name.starts_with(NEW)
