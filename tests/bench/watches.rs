@@ -36,8 +36,11 @@ where
     Ok(api.watch(&params, &version(api).await?).await?.boxed())
 }
 
-/// Waits until an object is there for which `is_last` holds.
-pub(crate) async fn until<K>(events: &mut Events<K>, mut is_last: impl FnMut(&K) -> bool) -> Result<()> {
+/// Waits until an object is there for which `is_last` holds. Events that are only lent go on behind it.
+pub(crate) async fn until<K>(
+    mut events: impl Stream<Item = kube::Result<WatchEvent<K>>> + Unpin,
+    mut is_last: impl FnMut(&K) -> bool,
+) -> Result<()> {
     while let Some(event) = events.try_next().await? {
         match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) if is_last(&object) => return Ok(()),

@@ -5,6 +5,8 @@ mod crowd;
 pub(crate) mod events;
 pub(crate) mod leaders;
 pub(crate) mod targets;
+#[path = "../watches.rs"]
+mod watches;
 
 use std::{net::Ipv4Addr, time::Duration};
 
