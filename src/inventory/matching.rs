@@ -214,6 +214,7 @@ fn is_same_host(one: &str, other: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::inventory::cases::node;
     use crate::inventory::catalog::tests::inventory;
     use proptest::prelude::*;
 
@@ -238,17 +239,6 @@ mod tests {
              - {{id: i, addresses: [{{type: Hostname, address: ni}}, {{type: InternalIP, address: 10.0.0.1}}]}}
             "
         ))
-    }
-
-    fn node(name: &str, provider_id: Option<&str>, system_uuid: Option<&str>) -> NodeIdentity {
-        NodeIdentity {
-            name: name.parse().expect("a node name"),
-            provider_id: provider_id.map(ToOwned::to_owned),
-            system_uuid: system_uuid.map(ToOwned::to_owned),
-            internal_ips: Vec::new(),
-            first_machine: None,
-            first_uuid: None,
-        }
     }
 
     /// The machine's id, `absent`, or why it is unknown.

@@ -13,6 +13,8 @@
 
 pub mod bmc;
 pub mod brake;
+#[cfg(test)]
+mod cases;
 pub mod catalog;
 mod digest;
 pub mod document;

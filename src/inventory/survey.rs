@@ -99,6 +99,7 @@ fn take<V>(all: &mut BTreeMap<MachineId, BTreeMap<NodeName, V>>, machine: &Machi
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::inventory::cases::node;
     use crate::inventory::catalog::tests::inventory;
     use proptest::prelude::*;
 
@@ -114,17 +115,6 @@ mod tests {
              - {{id: d, state: decommissioned, match: {{nodeName: nd}}}}
             "
         ))
-    }
-
-    fn node(name: &str, provider_id: Option<&str>, system_uuid: Option<&str>) -> NodeIdentity {
-        NodeIdentity {
-            name: name.parse().expect("a node name"),
-            provider_id: provider_id.map(ToOwned::to_owned),
-            system_uuid: system_uuid.map(ToOwned::to_owned),
-            internal_ips: Vec::new(),
-            first_machine: None,
-            first_uuid: None,
-        }
     }
 
     fn of(nodes: &BTreeMap<NodeName, NodeIdentity>) -> Survey {
