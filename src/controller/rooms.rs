@@ -20,7 +20,7 @@ use crate::cluster::client::{Identity, Server};
 use crate::cluster::events::{Events, Reporter, about_lease};
 use crate::cluster::identity;
 use crate::cluster::store::Store;
-use crate::cluster::traffic::{Fence, IN_FLIGHT};
+use crate::cluster::traffic::IN_FLIGHT;
 use crate::config::Controller;
 use crate::inventory::InventoryState;
 use crate::ipam::plan::Outside;
@@ -179,36 +179,39 @@ impl Rooms {
         }
     }
 
+    /// Machines are shown by whoever sees to Nodes, under the same name.
     fn start_nodes(&mut self, start: &Start<'_>, nodes: Store<NodeView>) -> anyhow::Result<()> {
         let controller = Controller::Node;
-        let clients = (
-            self.client(
-                controller,
-                start.options.identities,
-                start.options.limits.node_writes,
-                start.election.fence(),
-            )?,
-            self.teller(controller, start.options.identities, start.election.fence())?,
-        );
-        self.start_node_rooms(
-            clients,
+        let client = self.client(controller, start, start.options.limits.node_writes)?;
+        let teller = self.teller(controller, start)?;
+        let seeds = (fastrand::u64(..), fastrand::u64(..));
+        let Some(objects) = start.stores.machines.clone() else { return Ok(()) };
+        let machine = machine::Context {
+            events: self.events(&teller, machine::REPORTER, start.election.identity()),
+            client: teller.clone(),
+            nodes: nodes.clone(),
+            objects,
+            inventory: self.inventory.clone(),
+        };
+        let node = node::Context {
+            events: self.events(&teller, node::REPORTER, start.election.identity()),
+            client,
             nodes,
-            start.stores,
-            start.election.identity(),
-            (start.options.periods.node_status_update, start.delay),
-        );
+            inventory: self.inventory.clone(),
+            reports: start.stores.reports.clone(),
+            metrics: self.shown.node_metrics.clone(),
+            period: start.options.periods.node_status_update,
+        };
+        self.spawn(controller, start.delay, async move {
+            tokio::join!(node::run(node, seeds.0), machine::run(machine, seeds.1));
+        });
         Ok(())
     }
 
     fn start_lifecycle(&mut self, start: &Start<'_>, nodes: Store<NodeView>) -> anyhow::Result<()> {
         let controller = Controller::NodeLifecycle;
-        let client = self.client(
-            controller,
-            start.options.identities,
-            start.options.limits.node_writes,
-            start.election.fence(),
-        )?;
-        let teller = self.teller(controller, start.options.identities, start.election.fence())?;
+        let client = self.client(controller, start, start.options.limits.node_writes)?;
+        let teller = self.teller(controller, start)?;
         let context = lifecycle::Context {
             events: self.events(&teller, lifecycle::REPORTER, start.election.identity()),
             client,
@@ -223,13 +226,8 @@ impl Rooms {
 
     fn start_services(&mut self, start: &Start<'_>, nodes: Store<NodeView>) -> anyhow::Result<()> {
         let controller = Controller::Service;
-        let client = self.client(
-            controller,
-            start.options.identities,
-            start.options.limits.service_writes,
-            start.election.fence(),
-        )?;
-        let teller = self.teller(controller, start.options.identities, start.election.fence())?;
+        let client = self.client(controller, start, start.options.limits.service_writes)?;
+        let teller = self.teller(controller, start)?;
         let events = self.events(&teller, service::REPORTER, start.election.identity());
         let Stores { services: Some(services), pools: Some(pools), .. } = start.stores.clone() else { return Ok(()) };
         let Stores { namespaces: Some(namespaces), service_cidrs: Some(service_cidrs), .. } = start.stores.clone()
@@ -271,8 +269,8 @@ impl Rooms {
 
     fn start_routes(&mut self, start: &Start<'_>, nodes: Store<NodeView>) -> anyhow::Result<()> {
         let controller = Controller::Route;
-        let client = self.client(controller, start.options.identities, IN_FLIGHT, start.election.fence())?;
-        let teller = self.teller(controller, start.options.identities, start.election.fence())?;
+        let client = self.client(controller, start, IN_FLIGHT)?;
+        let teller = self.teller(controller, start)?;
         let (Some(routes), Some(reports)) = (start.stores.routes.clone(), start.stores.reports.clone()) else {
             return Ok(());
         };
@@ -294,8 +292,8 @@ impl Rooms {
 
     fn start_pod_cidrs(&mut self, start: &Start<'_>, nodes: Store<NodeView>) -> anyhow::Result<()> {
         let controller = Controller::NodeIpam;
-        let client = self.client(controller, start.options.identities, IN_FLIGHT, start.election.fence())?;
-        let teller = self.teller(controller, start.options.identities, start.election.fence())?;
+        let client = self.client(controller, start, IN_FLIGHT)?;
+        let teller = self.teller(controller, start)?;
         let Stores { claims: Some(claims), pool_blocks: Some(pools), reports: Some(reports), .. } =
             start.stores.clone()
         else {
@@ -318,38 +316,6 @@ impl Rooms {
         Ok(())
     }
 
-    /// Machines are shown by whoever sees to Nodes, under the same name.
-    fn start_node_rooms(
-        &mut self,
-        (client, teller): (Client, Client),
-        nodes: Store<NodeView>,
-        stores: &Stores,
-        instance: &str,
-        (period, delay): (Duration, Duration),
-    ) {
-        let seeds = (fastrand::u64(..), fastrand::u64(..));
-        let Some(objects) = stores.machines.clone() else { return };
-        let machine = machine::Context {
-            events: self.events(&teller, machine::REPORTER, instance),
-            client: teller.clone(),
-            nodes: nodes.clone(),
-            objects,
-            inventory: self.inventory.clone(),
-        };
-        let node = node::Context {
-            events: self.events(&teller, node::REPORTER, instance),
-            client,
-            nodes,
-            inventory: self.inventory.clone(),
-            reports: stores.reports.clone(),
-            metrics: self.shown.node_metrics.clone(),
-            period,
-        };
-        self.spawn(Controller::Node, delay, async move {
-            tokio::join!(node::run(node, seeds.0), machine::run(machine, seeds.1));
-        });
-    }
-
     fn spawn(&mut self, controller: Controller, delay: Duration, room: impl Future<Output = ()> + Send + 'static) {
         let token = self.tokens.get(controller.account()).cloned();
         let (health, metrics) = (Arc::clone(&self.shown.health), self.shown.metrics.clone());
@@ -367,21 +333,15 @@ impl Rooms {
     }
 
     /// A client that writes as the controller.
-    fn client(
-        &mut self,
-        controller: Controller,
-        identities: Identities,
-        writes: usize,
-        fence: Fence,
-    ) -> anyhow::Result<Client> {
-        let identity = self.identity(controller, identities)?;
-        Ok(self.server.writer(controller.account(), identity, writes, fence)?)
+    fn client(&mut self, controller: Controller, start: &Start<'_>, writes: usize) -> anyhow::Result<Client> {
+        let identity = self.identity(controller, start.options.identities)?;
+        Ok(self.server.writer(controller.account(), identity, writes, start.election.fence())?)
     }
 
     /// A client that tells as the controller, when nobody has anything to do.
-    fn teller(&mut self, controller: Controller, identities: Identities, fence: Fence) -> anyhow::Result<Client> {
-        let identity = self.identity(controller, identities)?;
-        Ok(self.server.teller(controller.account(), identity, fence)?)
+    fn teller(&mut self, controller: Controller, start: &Start<'_>) -> anyhow::Result<Client> {
+        let identity = self.identity(controller, start.options.identities)?;
+        Ok(self.server.teller(controller.account(), identity, start.election.fence())?)
     }
 
     fn identity(&mut self, controller: Controller, identities: Identities) -> anyhow::Result<Identity> {
