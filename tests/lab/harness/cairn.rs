@@ -106,6 +106,12 @@ impl Cairn {
         Ok(())
     }
 
+    /// See [`Lab::renew_controller_token`](super::Lab::renew_controller_token).
+    pub(super) async fn renew_controller_token(&mut self, control_plane: &ControlPlane) -> Result<()> {
+        self.controller_kubeconfig = token_kubeconfig(control_plane, SERVICE_ACCOUNTS, CONTROLLER).await?;
+        Ok(())
+    }
+
     /// Starts a controller in `namespace`.
     pub(crate) fn spawn_controller(&self, namespace: &Namespace, flags: &[&str]) -> Result<Program> {
         let mut command = cairn(namespace, "controller", &self.controller_kubeconfig);

@@ -61,6 +61,8 @@ pub(crate) struct ControlPlane {
 #[derive(Debug)]
 pub(crate) struct ApiRequest {
     pub(crate) user: String,
+    /// Which of the user's tokens or certificates it showed.
+    pub(crate) credential: String,
     /// The program's word for itself.
     pub(crate) agent: String,
     pub(crate) verb: String,
@@ -330,6 +332,7 @@ fn parse_audit_line(line: &str) -> Result<ApiRequest> {
     let resource = [text("/objectRef/resource"), text("/objectRef/subresource")];
     Ok(ApiRequest {
         user: text("/user/username"),
+        credential: text("/user/extra/authentication.kubernetes.io~1credential-id/0"),
         agent: text("/userAgent"),
         verb: text("/verb"),
         uri: text("/requestURI"),

@@ -223,6 +223,12 @@ impl Lab {
         self.cairn.as_ref().context("Cairn is not installed in this lab")
     }
 
+    /// Controllers started from now on show a token that no other has: in the audit log they can be told apart.
+    pub(crate) async fn renew_controller_token(&mut self) -> Result<()> {
+        let cairn = self.cairn.as_mut().context("Cairn is not installed in this lab")?;
+        cairn.renew_controller_token(&self.control_plane).await
+    }
+
     /// Starts the controller, in the control plane's namespace.
     pub(crate) fn spawn_controller(&mut self) -> Result<()> {
         self.spawn_controller_with(&[])
