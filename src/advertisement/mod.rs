@@ -102,7 +102,7 @@ async fn carry_out(context: &Context, plan: Plan, memory: &mut Memory) {
                     }
                     _ => warn!(advertisement = %name, error = %cause, "cannot write the status; trying again"),
                 }
-                memory.backoff.failed(name, clock::now());
+                memory.backoff.not_written(name, &error, clock::now());
             }
         }
     }

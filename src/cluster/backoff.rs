@@ -1,11 +1,15 @@
-//! When to try again what failed: soon at first, then ever later, each object for itself.
+//! When to try again what was not written: the one rule of all rooms, each object for itself.
+//!
+//! A conflict is somebody else's write and no failure: the next try waits for the watch only, never longer than
+//! a second. What failed or was refused is tried soon at first, then ever later, up to a minute.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::patch::WriteError;
 use crate::model::Moment;
 
-/// A conflict or a hiccup is over by then.
+/// A hiccup is over by then, and most watches have told what somebody else wrote.
 const FIRST: Duration = Duration::from_millis(20);
 const LONGEST: Duration = Duration::from_secs(60);
 /// Longer than a watch takes to tell what somebody else wrote.
@@ -20,9 +24,12 @@ pub struct Backoff<K> {
     jitter: fastrand::Rng,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Failed {
-    times: u32,
+    /// In vain because the API server failed or refused.
+    failures: u32,
+    /// In vain because somebody else was first.
+    conflicts: u32,
     next: Moment,
 }
 
@@ -32,31 +39,31 @@ impl<K: Ord + Clone> Backoff<K> {
         Self { failed: BTreeMap::new(), waiting: BTreeSet::new(), jitter: fastrand::Rng::with_seed(seed) }
     }
 
-    /// Notes a failure. The wait grows fourfold from 20 ms to 60 s; half of it is random.
-    pub fn failed(&mut self, key: K, now: Moment) {
-        self.wait(key, now, 4, LONGEST);
-    }
-
-    /// Notes that somebody else wrote the object first. The wait grows twofold from 20 ms to 1 s; half of it is
-    /// random: the next try is decided on what is there then, so it is as good as the first one.
-    pub fn overtaken(&mut self, key: K, now: Moment) {
-        self.wait(key, now, 2, LONGEST_OVERTAKEN);
-    }
-
-    fn wait(&mut self, key: K, now: Moment, growth: u32, longest: Duration) {
-        let times = self.failed.get(&key).map_or(0, |failed| failed.times.saturating_add(1));
-        let full = FIRST.saturating_mul(growth.saturating_pow(times)).min(longest);
-        let next = now + full.mul_f64(0.5 + self.jitter.f64() / 2.0);
-        self.succeeded(&key);
-        self.failed.insert(key.clone(), Failed { times, next });
-        self.waiting.insert((next, key));
+    /// Notes that an object was not written. After failures the wait grows fourfold from 20 ms to 60 s, after
+    /// conflicts twofold to 1 s: the next try is decided on what is there then, so it is as good as the first one.
+    /// Half of each wait is random. Either count goes on until the object is written.
+    pub fn not_written(&mut self, key: K, error: &WriteError, now: Moment) {
+        let mut failed = self.take(&key).unwrap_or_default();
+        let (times, growth, longest) = match error {
+            WriteError::Conflict => (&mut failed.conflicts, 2, LONGEST_OVERTAKEN),
+            WriteError::Gone | WriteError::Refused(_) | WriteError::TimedOut => (&mut failed.failures, 4, LONGEST),
+        };
+        let full = FIRST.saturating_mul(u32::saturating_pow(growth, *times)).min(longest);
+        *times = times.saturating_add(1);
+        failed.next = now + full.mul_f64(0.5 + self.jitter.f64() / 2.0);
+        self.failed.insert(key.clone(), failed);
+        self.waiting.insert((failed.next, key));
     }
 
     /// Forgets the failures of an object.
     pub fn succeeded(&mut self, key: &K) {
-        if let Some(Failed { next, times: _ }) = self.failed.remove(key) {
-            self.waiting.remove(&(next, key.clone()));
-        }
+        drop(self.take(key));
+    }
+
+    fn take(&mut self, key: &K) -> Option<Failed> {
+        let failed = self.failed.remove(key)?;
+        self.waiting.remove(&(failed.next, key.clone()));
+        Some(failed)
     }
 
     /// Forgets the objects that nothing is to be done for any more.
@@ -101,36 +108,43 @@ mod tests {
     }
 
     #[test]
-    fn waits_grow_to_a_minute_after_failures_and_to_a_second_after_conflicts_and_end_with_success() {
-        let now = at(1000);
-        for (note, fulls) in [
-            (Backoff::failed as fn(&mut Backoff<_>, _, _), [0.02, 0.08, 0.32, 1.28, 5.12, 20.48, 60.0, 60.0]),
-            (Backoff::overtaken, [0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0, 1.0]),
+    fn conflicts_are_tried_again_at_once_and_failures_ever_later() {
+        use WriteError::{Conflict, Gone, TimedOut};
+        let refused = || WriteError::Refused(Box::new(kube::Error::LinesCodecMaxLineLengthExceeded));
+        for (name, errors, full) in [
+            ("somebody was first", vec![Conflict], 0.02),
+            ("and again", vec![Conflict, Conflict], 0.04),
+            ("somebody always is", (0..40).map(|_| Conflict).collect(), 1.0),
+            ("refused", vec![refused()], 0.02),
+            ("no answer", vec![TimedOut, TimedOut], 0.08),
+            ("gone, and planned again all the same", vec![Gone, Gone, Gone], 0.32),
+            ("failures of all kinds", vec![refused(), TimedOut, refused(), TimedOut], 1.28),
+            ("nothing works", (0..40).map(|_| TimedOut).collect(), 60.0),
+            ("somebody was first once it works", vec![refused(), refused(), refused(), Conflict], 0.02),
+            ("a conflict makes no failure worse", vec![Conflict, Conflict, Conflict, refused()], 0.02),
+            ("and no better", vec![refused(), refused(), Conflict, refused()], 0.32),
         ] {
+            let now = at(1000);
             let mut backoff = Backoff::new(3);
-            for full in fulls {
-                note(&mut backoff, "n1", now);
-                let wait = backoff.deadline().expect("a wait").since(now).as_secs_f64();
-                assert!((full / 2.0..=full).contains(&wait), "{wait} of {full}");
-            }
+            errors.iter().for_each(|error| backoff.not_written("n1", error, now));
+            let wait = backoff.deadline().expect("a wait").since(now).as_secs_f64();
+            assert!((full / 2.0..=full).contains(&wait), "{name}: {wait} of {full}");
+            assert_eq!(backoff.until(&"n1"), backoff.deadline(), "{name}: one wait an object");
+            assert!(!backoff.is_due(&"n1", now) && backoff.is_due(&"n2", now), "{name}");
+            backoff.succeeded(&"n1");
+            assert!(backoff.is_due(&"n1", now) && backoff.deadline().is_none(), "{name}: it ends with success");
         }
-        let mut backoff = Backoff::new(3);
-        backoff.failed("n1", now);
-        assert!(!backoff.is_due(&"n1", now) && backoff.is_due(&"n2", now));
-        backoff.succeeded(&"n1");
-        assert!(backoff.is_due(&"n1", now));
-        assert_eq!(backoff.deadline(), None);
     }
 
     #[test]
     fn what_is_due_is_taken_once_and_its_failures_still_count() {
         let mut backoff = Backoff::new(3);
-        backoff.failed("n1", at(1000));
-        backoff.failed("n2", at(2000));
+        backoff.not_written("n1", &WriteError::TimedOut, at(1000));
+        backoff.not_written("n2", &WriteError::TimedOut, at(2000));
         assert!(backoff.take_due(at(1000)).is_empty());
         assert_eq!((backoff.take_due(at(1001)), backoff.take_due(at(1001))), (vec!["n1"], vec![]));
         assert!(backoff.is_due(&"n1", at(1001)));
-        backoff.failed("n1", at(1001));
+        backoff.not_written("n1", &WriteError::TimedOut, at(1001));
         assert!(backoff.take_due(at(1001) + FIRST).is_empty(), "the second wait is longer");
         backoff.keep_only(|key| *key == "n2");
         assert_eq!(backoff.take_due(at(3000)), ["n2"]);

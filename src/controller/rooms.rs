@@ -220,7 +220,7 @@ impl Rooms {
             metrics: self.shown.lifecycle_metrics.clone(),
             period: start.options.periods.node_monitor,
         };
-        self.spawn(controller, start.delay, lifecycle::run(context));
+        self.spawn(controller, start.delay, lifecycle::run(context, fastrand::u64(..)));
         Ok(())
     }
 

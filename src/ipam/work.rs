@@ -249,7 +249,7 @@ fn settle(context: &Context, object: Object, ended: Ended, desk: &mut Desk, memo
         None => memory.backoff.succeeded(&object),
         Some(error) => {
             failed(&object, &error, memory);
-            memory.backoff.failed(object, now);
+            memory.backoff.not_written(object, &error, now);
         }
     }
     heard

@@ -23,6 +23,7 @@ use kube::Client;
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
+use crate::cluster::backoff::Backoff;
 use crate::cluster::clock;
 use crate::cluster::events::{Events, News, about_node};
 use crate::cluster::patch::WriteError;
@@ -30,7 +31,7 @@ use crate::cluster::store::Store;
 use crate::cluster::told::Told;
 use crate::inventory::InventoryState;
 use crate::model::views::NodeView;
-use crate::model::{NodeName, Note, Severity};
+use crate::model::{Moment, NodeName, Note, Severity};
 use brake::Deletions;
 use plan::{Action, Observed, Plan};
 
@@ -51,23 +52,61 @@ pub struct Context {
     pub events: Events,
     /// Where to count it.
     pub metrics: Metrics,
-    /// How often the Nodes are looked at; more than zero. What failed is tried again then.
+    /// How often the Nodes are looked at; more than zero. What failed is tried again then, what somebody
+    /// else was first at sooner.
     pub period: Duration,
 }
 
 /// What the room remembers from one round to the next.
-#[derive(Default)]
 struct Memory {
     register: observe::Register,
     deletions: Deletions,
+    conflicts: Backoff<NodeName>,
     news: News<NodeName>,
     failures: News<NodeName>,
 }
 
+impl Memory {
+    fn new(seed: u64) -> Self {
+        Self {
+            register: observe::Register::default(),
+            deletions: Deletions::default(),
+            conflicts: Backoff::new(seed),
+            news: News::default(),
+            failures: News::default(),
+        }
+    }
+
+    /// Takes note of what is tried now.
+    fn begin(&mut self, actions: &BTreeMap<NodeName, Action>, now: Moment) {
+        self.conflicts.keep_only(|name| actions.contains_key(name));
+        // Whoever waits is tried with the rest.
+        drop(self.conflicts.take_due(now));
+    }
+
+    /// Takes note of how a write went.
+    fn settle(&mut self, view: &NodeView, action: &Action, result: &Result<(), WriteError>, now: Moment) {
+        // What was not answered may have happened all the same: that counts as well.
+        let may_be_gone = *action == Action::Delete && !matches!(result, Err(WriteError::Conflict | WriteError::Gone));
+        if may_be_gone && !plan::is_acknowledged(view) {
+            self.deletions.remember(view.uid.clone(), now);
+        }
+        match result {
+            Err(error @ WriteError::Conflict) => self.conflicts.not_written(view.name.clone(), error, now),
+            _ => self.conflicts.succeeded(&view.name),
+        }
+    }
+
+    /// When the Nodes are looked at again.
+    fn next_look(&self, period_ends: Moment) -> Moment {
+        self.conflicts.deadline().map_or(period_ends, |retry| retry.min(period_ends))
+    }
+}
+
 /// Sees to the Nodes until the future is dropped. Each write is complete in itself, so the future
 /// may be dropped at any time.
-pub async fn run(mut context: Context) {
-    let mut memory = Memory::default();
+pub async fn run(mut context: Context, seed: u64) {
+    let mut memory = Memory::new(seed);
     context.nodes.synced().await;
     if context.inventory.wait_for(|state| state.is_read()).await.is_err() {
         // The process is ending.
@@ -78,7 +117,7 @@ pub async fn run(mut context: Context) {
         let plan = plan::plan(&observed);
         context.metrics.show(&plan);
         carry_out(&context, &observed, plan, &mut memory).await;
-        clock::until(Some(clock::now() + context.period)).await;
+        clock::until(Some(memory.next_look(clock::now() + context.period))).await;
     }
 }
 
@@ -87,14 +126,11 @@ async fn carry_out(context: &Context, observed: &Observed, plan: Plan, memory: &
     for (name, note) in memory.news.of(&notes) {
         tell(context, observed, &name, note);
     }
+    memory.begin(&actions, clock::now());
     let mut failures = BTreeMap::new();
     for (name, result) in apply::apply(&context.client, observed, &actions).await {
         let (Some(node), Some(action)) = (observed.nodes.get(&name), actions.get(&name)) else { continue };
-        // What was not answered may have happened all the same: that counts as well.
-        let may_be_gone = *action == Action::Delete && !matches!(result, Err(WriteError::Conflict | WriteError::Gone));
-        if may_be_gone && !plan::is_acknowledged(&node.view) {
-            memory.deletions.remember(node.view.uid.clone(), clock::now());
-        }
+        memory.settle(&node.view, action, &result, clock::now());
         match (result, action) {
             (Ok(()), Action::Delete) => drop(context.metrics.deleted_nodes.inc()),
             (Ok(()), Action::WriteTaints(_)) => info!(node = %name, "shutdown taint changed"),
@@ -124,5 +160,36 @@ fn tell(context: &Context, observed: &Observed, name: &NodeName, note: Note) {
     }
     if let Some(node) = observed.nodes.get(name) {
         context.events.tell(about_node(&node.view), note);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plan::tests::node;
+
+    #[test]
+    fn what_somebody_else_was_first_at_is_tried_again_at_once_and_what_failed_after_a_period() {
+        let at = |seconds| Moment::since_boot(Duration::from_secs(seconds));
+        let refused = || WriteError::Refused(Box::new(kube::Error::LinesCodecMaxLineLengthExceeded));
+        let view = node("n1");
+        let delete = Action::Delete;
+        for (name, result, is_soon, counts) in [
+            ("deleted", Ok(()), false, true),
+            ("the Node changed", Err(WriteError::Conflict), true, false),
+            ("the Node is gone", Err(WriteError::Gone), false, false),
+            ("refused", Err(refused()), false, true),
+            ("no answer", Err(WriteError::TimedOut), false, true),
+        ] {
+            let mut memory = Memory::new(1);
+            let actions = BTreeMap::from([(view.name.clone(), delete.clone())]);
+            memory.begin(&actions, at(100));
+            memory.settle(&view, &delete, &result, at(100));
+            let next = memory.next_look(at(105));
+            assert_eq!(next <= at(100) + Duration::from_millis(20), is_soon, "{name}");
+            assert_eq!(!memory.deletions.recent(at(101)).is_empty(), counts, "{name}: counts against the brake");
+            memory.begin(&actions, next);
+            assert_eq!(memory.next_look(at(105)), at(105), "{name}: and then it waits for nothing");
+        }
     }
 }

@@ -204,7 +204,7 @@ impl Work {
                     WriteError::Conflict | WriteError::Gone => debug!(machine = %id, error = %cause, "not written"),
                     _ => warn!(machine = %id, error = %cause, "cannot write the machine; trying again"),
                 }
-                self.backoff.failed(id.clone(), clock::now());
+                self.backoff.not_written(id.clone(), &error, clock::now());
             }
         }
         self.queue.done(&id);

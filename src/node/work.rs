@@ -246,7 +246,7 @@ impl Work {
             }
             Err(error) => {
                 apply::log(&name, &error);
-                self.backoff.failed(name.clone(), clock::now());
+                self.backoff.not_written(name.clone(), &error, clock::now());
             }
         }
         self.queue.done(&name);

@@ -257,8 +257,8 @@ impl Work {
                 warn!(node = %name, error = %cause, "cannot write the condition; trying again");
             }
         }
-        self.has_failed = true;
-        self.backoff.failed(object, clock::now());
+        self.has_failed |= error.is_failure();
+        self.backoff.not_written(object, &error, clock::now());
         None
     }
 

@@ -371,10 +371,7 @@ impl Desk {
                 warn!(service = %key, error = %cause, "cannot write the conditions; trying again")
             }
         }
-        match error {
-            WriteError::Conflict => self.backoff.overtaken(object, now.moment),
-            _ => self.backoff.failed(object, now.moment),
-        }
+        self.backoff.not_written(object, &error, now.moment);
         None
     }
 
