@@ -94,13 +94,13 @@ pub(super) fn link(payload: &[u8]) -> Option<Link> {
     let header = LinkHeader::parse(payload).ok()?;
     let attributes = payload.get(HEADER..)?;
     let name = wire::attribute(attributes, NAME).map(wire::text)?;
-    let mtu = wire::attribute(attributes, MTU).and_then(|value| value.first_chunk());
+    let mtu = wire::attribute(attributes, MTU).and_then(wire::word);
     Some(Link {
         index: header.index,
         name,
         is_up: header.flags.contains(LinkFlags::Up),
         has_carrier: header.flags.contains(LinkFlags::LowerUp),
-        mtu: mtu.map_or(0, |octets| u32::from_ne_bytes(*octets)),
+        mtu: mtu.unwrap_or_default(),
         is_loopback: header.flags.contains(LinkFlags::Loopback),
     })
 }

@@ -1,9 +1,7 @@
 //! The kernel's neighbour table (ARP, NDP) as messages of routing netlink: `struct ndmsg` and its attributes.
 
-use std::net::IpAddr;
-
 use super::wire;
-use crate::model::Neighbour;
+use crate::model::{Family, Neighbour};
 
 /// `RTM_NEWNEIGH`.
 pub(super) const NEW_NEIGHBOUR: u16 = 28;
@@ -19,9 +17,6 @@ const HEADER: usize = 12;
 const DESTINATION: u16 = 1;
 /// `NTF_USE`: as if a packet had to be sent there.
 const USE: u8 = 0x01;
-
-const INET: u8 = 2;
-const INET6: u8 = 10;
 
 const INCOMPLETE: u16 = 0x01;
 const FAILED: u16 = 0x20;
@@ -45,18 +40,11 @@ pub(super) fn list_request() -> Vec<u8> {
 
 /// Makes the kernel look whether the neighbour is there.
 pub(super) fn use_request(neighbour: &Neighbour) -> Vec<u8> {
-    let (family, address) = match neighbour.address {
-        IpAddr::V4(address) => (INET, address.octets().to_vec()),
-        IpAddr::V6(address) => (INET6, address.octets().to_vec()),
-    };
-    let mut bytes = vec![family, 0, 0, 0];
+    let mut bytes = vec![wire::family_number(Family::of(neighbour.address)), 0, 0, 0];
     bytes.extend(neighbour.interface.to_ne_bytes());
     bytes.extend(NONE.to_ne_bytes());
     bytes.extend([USE, 0]);
-    let length = u16::try_from(4 + address.len()).expect("an address has at most 16 octets");
-    bytes.extend(length.to_ne_bytes());
-    bytes.extend(DESTINATION.to_ne_bytes());
-    bytes.extend(address);
+    wire::put_attribute(&mut bytes, DESTINATION, &wire::octets(neighbour.address));
     bytes
 }
 
@@ -71,15 +59,14 @@ pub(super) fn event(kind: u16, payload: &[u8]) -> Option<(Neighbour, Standing)> 
 
 /// Reads an entry of the table; `None` for what has no IP address.
 pub(super) fn entry(payload: &[u8]) -> Option<(Neighbour, Standing)> {
-    let header = payload.first_chunk::<HEADER>()?;
-    let destination = wire::attribute(payload.get(HEADER..)?, DESTINATION)?;
-    let address = match header[0] {
-        INET => IpAddr::from(<[u8; 4]>::try_from(destination).ok()?),
-        INET6 => IpAddr::from(<[u8; 16]>::try_from(destination).ok()?),
-        _ => return None,
-    };
-    let interface = u32::from_ne_bytes([header[4], header[5], header[6], header[7]]);
-    let standing = match u16::from_ne_bytes([header[8], header[9]]) {
+    let (header, attributes) = payload.split_first_chunk::<HEADER>()?;
+    let [family, _, _, _, interface @ .., state_low, state_high, _flags, _kind] = *header;
+    let address = wire::address(wire::attribute(attributes, DESTINATION)?)?;
+    if wire::family(family) != Some(Family::of(address)) {
+        return None;
+    }
+    let interface = u32::from_ne_bytes(interface);
+    let standing = match u16::from_ne_bytes([state_low, state_high]) {
         NONE | INCOMPLETE => Standing::Unknown,
         FAILED => Standing::Silent,
         _ => Standing::Answers,

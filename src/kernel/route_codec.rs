@@ -10,6 +10,7 @@ use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NL
 use super::place::Place;
 use super::plan::RouteChange;
 use super::route::{KernelHop, KernelRoute, RouteKind, made_hop};
+use super::wire::{address, family_number, octets, word};
 use super::{PROTOCOL, wire};
 use crate::model::{Family, FibRoute, Prefix, Target};
 
@@ -19,9 +20,6 @@ pub(super) const NEW_ROUTE: u16 = 24;
 pub(super) const DEL_ROUTE: u16 = 25;
 /// `RTM_GETROUTE`.
 pub(super) const GET_ROUTE: u16 = 26;
-
-const INET: u8 = 2;
-const INET6: u8 = 10;
 
 /// Length of `struct rtmsg`.
 const HEADER: usize = 12;
@@ -173,16 +171,14 @@ fn put_gateway(out: &mut Vec<u8>, family: Family, gateway: Option<IpAddr>) {
 
 /// Reads a route; `None` for what is no IPv4 or IPv6 route, is for some sources only, or cannot be read.
 pub(super) fn route(payload: &[u8]) -> Option<KernelRoute> {
-    let header = payload.first_chunk::<HEADER>()?;
-    let attributes = &payload[HEADER..];
+    let (header, attributes) = payload.split_first_chunk::<HEADER>()?;
     let [family, length, source_length, tos, table, protocol, _scope, kind, flags @ ..] = *header;
     if u32::from_ne_bytes(flags) & CLONED != 0 || source_length != 0 {
         return None;
     }
-    let unspecified = match family {
-        INET => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-        INET6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-        _ => return None,
+    let unspecified = match wire::family(family)? {
+        Family::V4 => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        Family::V6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
     };
     let mut read = KernelRoute {
         destination: Prefix::containing(unspecified, length)?,
@@ -236,32 +232,6 @@ fn hops(mut rest: &[u8]) -> Option<Vec<KernelHop>> {
         rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
     }
     Some(hops)
-}
-
-fn family_number(family: Family) -> u8 {
-    match family {
-        Family::V4 => INET,
-        Family::V6 => INET6,
-    }
-}
-
-fn octets(address: IpAddr) -> Vec<u8> {
-    match address {
-        IpAddr::V4(address) => address.octets().to_vec(),
-        IpAddr::V6(address) => address.octets().to_vec(),
-    }
-}
-
-fn address(value: &[u8]) -> Option<IpAddr> {
-    match value.len() {
-        4 => value.first_chunk::<4>().map(|octets| IpAddr::from(*octets)),
-        16 => value.first_chunk::<16>().map(|octets| IpAddr::from(*octets)),
-        _ => None,
-    }
-}
-
-fn word(value: &[u8]) -> Option<u32> {
-    value.first_chunk().map(|octets| u32::from_ne_bytes(*octets))
 }
 
 #[cfg(test)]

@@ -16,22 +16,17 @@ const VIRTUAL_ROUTER: u16 = 19;
 /// Asks for the rules of one family.
 pub(super) fn request(family: Family) -> Vec<u8> {
     let mut out = vec![0; HEADER];
-    out[0] = match family {
-        Family::V4 => 2,
-        Family::V6 => 10,
-    };
+    out[0] = wire::family_number(family);
     out
 }
 
 /// The table a rule leads to; inside, `None` for one that leads to that of an interface's virtual router.
 pub(super) fn target(payload: &[u8]) -> Option<Option<u32>> {
-    let header = payload.first_chunk::<HEADER>()?;
-    let attributes = &payload[HEADER..];
+    let (header, attributes) = payload.split_first_chunk::<HEADER>()?;
     if wire::attribute(attributes, VIRTUAL_ROUTER).is_some_and(|value| value.first() == Some(&1)) {
         return Some(None);
     }
-    let long = wire::attribute(attributes, TABLE).and_then(|value| value.first_chunk());
-    Some(Some(long.map_or(u32::from(header[4]), |octets| u32::from_ne_bytes(*octets))))
+    Some(Some(wire::attribute(attributes, TABLE).and_then(wire::word).unwrap_or(u32::from(header[4]))))
 }
 
 #[cfg(test)]

@@ -1,8 +1,13 @@
-//! Netlink framing: messages in a datagram, attributes in a message (netlink(7)).
+//! Netlink framing: messages in a datagram, attributes in a message (netlink(7)), and the values that the
+//! messages of routing netlink have in common (rtnetlink(7)).
 //!
-//! Headers and lengths are in the machine's byte order; what a value holds is up to its protocol.
+//! Headers and lengths are in the machine's byte order; what else a value holds is up to its protocol.
+
+use std::net::IpAddr;
 
 use netlink_packet_core::NLM_F_DUMP_INTR;
+
+use crate::model::Family;
 
 const HEADER: usize = 16;
 const ATTRIBUTE_HEADER: usize = 4;
@@ -124,6 +129,38 @@ pub(super) fn attribute(bytes: &[u8], kind: u16) -> Option<&[u8]> {
     attributes(bytes).find_map(|(found, value)| (found == kind).then_some(value))
 }
 
+/// The number of a family (`AF_INET`, `AF_INET6`).
+pub(super) const fn family_number(family: Family) -> u8 {
+    match family {
+        Family::V4 => 2,
+        Family::V6 => 10,
+    }
+}
+
+/// The family of a number; none for what is neither IPv4 nor IPv6.
+pub(super) fn family(number: u8) -> Option<Family> {
+    [Family::V4, Family::V6].into_iter().find(|family| family_number(*family) == number)
+}
+
+/// An address as a value.
+pub(super) fn octets(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    }
+}
+
+/// A value that is an address, of which family its length says.
+pub(super) fn address(value: &[u8]) -> Option<IpAddr> {
+    let v4 = || Some(IpAddr::from(<[u8; 4]>::try_from(value).ok()?));
+    v4().or_else(|| Some(IpAddr::from(<[u8; 16]>::try_from(value).ok()?)))
+}
+
+/// A value that begins with a number.
+pub(super) fn word(value: &[u8]) -> Option<u32> {
+    value.first_chunk().map(|octets| u32::from_ne_bytes(*octets))
+}
+
 /// A text that ends with the first NUL or the value.
 pub(super) fn text(value: &[u8]) -> String {
     let end = value.iter().position(|byte| *byte == 0).unwrap_or(value.len());
@@ -158,7 +195,32 @@ mod tests {
         assert_eq!(text(b"eth0"), "eth0");
     }
 
+    fn attribute_list() -> impl Strategy<Value = Vec<(u16, Vec<u8>)>> {
+        proptest::collection::vec((0u16..0x4000, proptest::collection::vec(any::<u8>(), 0..40)), 0..8)
+    }
+
     proptest! {
+        #[test]
+        fn attributes_come_back_as_they_were_put(list in attribute_list()) {
+            let mut bytes = Vec::new();
+            list.iter().for_each(|(kind, value)| put_attribute(&mut bytes, *kind, value));
+            prop_assert_eq!(bytes.len() % 4, 0);
+            let got: Vec<_> = attributes(&bytes).map(|(kind, value)| (kind, value.to_vec())).collect();
+            prop_assert_eq!(&got, &list);
+            let first = |kind| list.iter().find(|(of, _)| *of == kind).map(|(_, value)| &value[..]);
+            prop_assert!(list.iter().all(|(kind, _)| attribute(&bytes, *kind) == first(*kind)));
+        }
+
+        #[test]
+        fn values_come_back_as_they_were_put(ip: IpAddr, number: u32, length in 0usize..20) {
+            prop_assert_eq!(address(&octets(ip)), Some(ip));
+            prop_assert_eq!(word(&number.to_ne_bytes()), Some(number));
+            prop_assert_eq!(family(family_number(Family::of(ip))), Some(Family::of(ip)));
+            let some = vec![7; length];
+            prop_assert_eq!(address(&some).is_some(), [4, 16].contains(&length));
+            prop_assert_eq!(word(&some).is_some(), length >= 4);
+        }
+
         #[test]
         fn hostile_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200), kind in 0u16..9) {
             for message in messages(&bytes) {

@@ -80,11 +80,7 @@ impl Attributes {
     /// # Panics
     /// When they do not fit the 16-bit length of an attribute; requests are cut far below that.
     pub(super) fn bytes(mut self, kind: u16, value: &[u8]) -> Self {
-        let length = u16::try_from(4 + value.len()).expect("an attribute is below 64 KiB");
-        self.0.extend(length.to_ne_bytes());
-        self.0.extend(kind.to_ne_bytes());
-        self.0.extend(value);
-        self.0.resize(self.0.len().next_multiple_of(4), 0);
+        wire::put_attribute(&mut self.0, kind, value);
         self
     }
 
