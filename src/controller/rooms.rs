@@ -23,7 +23,7 @@ use crate::cluster::store::Store;
 use crate::cluster::traffic::IN_FLIGHT;
 use crate::config::Controller;
 use crate::inventory::InventoryState;
-use crate::ipam::plan::Outside;
+use crate::ipam::survey::Outside;
 use crate::leader::{self, Leadership, LeaseConfig};
 use crate::model::Note;
 use crate::model::views::NodeView;

@@ -1,22 +1,20 @@
 //! The requests to the API server.
 
-use std::collections::BTreeMap;
-
-use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, OwnerReference, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client};
 use serde_json::json;
 
 use super::assignment::{Answer, Assignment, End, Progress, Request, Step};
-use super::claim::{self, Claim, Holder, NAMESPACE};
-use super::observe;
+use super::claim::{self, Claim, NAMESPACE};
+use super::lease;
 use super::plan::{Availability, Release};
 use crate::cluster::patch::{FIELD_MANAGER, WriteError, merge, within};
+use crate::model::NodeName;
 use crate::model::views::POD_CIDR_UNAVAILABLE;
-use crate::model::{NodeName, Prefix};
 
 /// What came of one object's requests.
 #[derive(Debug)]
@@ -63,15 +61,15 @@ async fn ask(client: &Client, assignment: &Assignment, request: Request) -> Resu
     match request {
         Request::Claim(block) => {
             let parameters = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-            match within(claims.create(&parameters, &lease(block, &assignment.holder))).await {
-                Ok(lease) => Ok(observe::claim_of(&lease).map_or(Answer::NoClaim, Answer::Claim)),
+            match within(claims.create(&parameters, &lease::of(block, &assignment.holder))).await {
+                Ok(lease) => Ok(lease::claim_of(&lease).map_or(Answer::NoClaim, Answer::Claim)),
                 Err(WriteError::Conflict) => Ok(Answer::Exists),
                 Err(error) => Err(error),
             }
         }
         Request::Look(block) => {
             let lease = within(claims.get_opt(&claim::name(block))).await?;
-            Ok(lease.as_ref().and_then(observe::claim_of).map_or(Answer::NoClaim, Answer::Claim))
+            Ok(lease.as_ref().and_then(lease::claim_of).map_or(Answer::NoClaim, Answer::Claim))
         }
         Request::Assign => {
             let nodes: Api<Node> = Api::all(client.clone());
@@ -98,32 +96,6 @@ fn is_other_node_or_cidr(error: &WriteError) -> bool {
         WriteError::Conflict | WriteError::Gone => true,
         WriteError::Refused(error) => matches!(&**error, kube::Error::Api(status) if status.code == 422),
         WriteError::TimedOut => false,
-    }
-}
-
-/// A claim that goes with its Node: the garbage collector deletes it once the Node of this uid is gone,
-/// and before that no other Node may have the block.
-fn lease(block: Prefix, holder: &Holder) -> Lease {
-    let owner = OwnerReference {
-        api_version: "v1".to_owned(),
-        kind: "Node".to_owned(),
-        name: holder.node.to_string(),
-        uid: holder.uid.clone(),
-        controller: None,
-        block_owner_deletion: None,
-    };
-    Lease {
-        metadata: ObjectMeta {
-            name: Some(claim::name(block)),
-            labels: Some(BTreeMap::from([("app.kubernetes.io/managed-by".to_owned(), "cairn".to_owned())])),
-            owner_references: Some(vec![owner]),
-            ..ObjectMeta::default()
-        },
-        spec: Some(LeaseSpec {
-            holder_identity: Some(holder.to_string()),
-            acquire_time: Some(MicroTime(Timestamp::now())),
-            ..LeaseSpec::default()
-        }),
     }
 }
 
@@ -180,23 +152,5 @@ pub(super) async fn condition(client: Client, node: NodeName, availability: Avai
     match within(nodes.patch_status(node.as_str(), &parameters, &Patch::Strategic(&body))).await {
         Ok(_) => Ended::Done,
         Err(error) => Ended::Failed(error),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_claim_names_its_block_and_its_node_and_goes_with_it() {
-        let holder: Holder = "n1/8f3a".parse().expect("a holder");
-        let block: Prefix = "10.244.3.0/24".parse().expect("a prefix");
-        let lease = lease(block, &holder);
-        let claim = observe::claim_of(&lease).expect("a claim");
-        assert_eq!((claim.block, claim.holder.as_ref()), (block, Some(&holder)));
-        assert!(claim.acquired_microseconds > 0);
-        let owner = &lease.metadata.owner_references.as_deref().expect("an owner")[0];
-        assert_eq!((owner.kind.as_str(), owner.name.as_str(), owner.uid.as_str()), ("Node", "n1", "8f3a"));
-        assert_eq!(owner.block_owner_deletion, None, "that would need a right on the Node's finalizers");
     }
 }

@@ -14,6 +14,8 @@ pub mod assignment;
 pub mod claim;
 mod desk;
 pub mod knowledge;
+mod lease;
+mod memory;
 mod metrics;
 pub mod networks;
 mod observe;
@@ -34,11 +36,12 @@ use crate::config::{AddressBlock, NodeCidrs};
 use crate::model::views::NodeView;
 use claim::Claim;
 use desk::Desk;
-use plan::Outside;
-use work::Memory;
+use memory::Memory;
+use survey::Outside;
 
+pub use lease::claim_of;
 pub use metrics::Metrics;
-pub use observe::{claim_of, pool};
+pub use observe::pool;
 
 /// Source of this room's Events, as upstream's allocator names itself.
 pub const REPORTER: &str = "cidrAllocator";

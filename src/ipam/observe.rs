@@ -5,21 +5,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::networking::v1::ServiceCIDR;
 use kube::api::ListParams;
 use kube::runtime::watcher::Config;
-use kube::{Api, Client, Resource, ResourceExt};
+use kube::{Api, Client, Resource};
 use tracing::{info, warn};
 
 use super::Context;
 use super::claim::{self, Claim};
 use super::desk::{Desk, Heard};
+use super::memory::{Memory, Object};
 use super::networks::Networks;
 use super::plan::{Observed, Reserved};
 use super::span::Span;
-use super::work::{Memory, Object};
 use crate::api::AddressPool;
 use crate::cluster::changes::Changes;
 use crate::cluster::clock;
@@ -155,20 +154,6 @@ fn ranges(services: &ServiceCIDR) -> Option<Vec<Prefix>> {
         Err(_) => None,
     });
     Some(prefixes.collect())
-}
-
-/// The view of a Lease that claims a block; none of others.
-pub fn claim_of(lease: &Lease) -> Option<Claim> {
-    let spec = lease.spec.as_ref();
-    Some(Claim {
-        block: claim::block(&lease.name_any())?,
-        holder: spec.and_then(|spec| spec.holder_identity.as_ref()?.parse().ok()),
-        uid: lease.uid().unwrap_or_default(),
-        resource_version: lease.resource_version().unwrap_or_default(),
-        acquired_microseconds: spec
-            .and_then(|spec| Some(spec.acquire_time.as_ref()?.0.as_microsecond().into()))
-            .unwrap_or_default(),
-    })
 }
 
 /// The blocks of an `AddressPool`; those of one with mistakes too: they are meant for Services.

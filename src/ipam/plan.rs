@@ -10,7 +10,7 @@ use super::allocator::Blocks;
 use super::assignment::Assignment;
 use super::claim::{Claim, Holder};
 use super::span::Span;
-use super::survey::Survey;
+use super::survey::{Outside, Survey};
 use crate::config::ClusterCidr;
 use crate::model::views::{NodeView, Truth};
 use crate::model::{NodeName, Note, PoolName, Prefix};
@@ -34,16 +34,6 @@ pub struct Observed {
     pub outside: Outside,
     /// The last block that was given of each cluster CIDR.
     pub last: Vec<Option<Prefix>>,
-}
-
-/// Who tells of a pod CIDR outside the cluster CIDRs: one of the two rooms that it matters to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-pub enum Outside {
-    /// This room does.
-    #[default]
-    Told,
-    /// The route room does, which makes no route to it.
-    ToldByRoutes,
 }
 
 /// Whose addresses are not for pods.

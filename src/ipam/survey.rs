@@ -4,11 +4,22 @@
 
 use std::collections::BTreeMap;
 
-use super::plan::Outside;
+use serde::Serialize;
+
 use super::span::Span;
 use crate::config::ClusterCidr;
 use crate::model::views::NodeView;
 use crate::model::{Family, NodeName, Note, Prefix};
+
+/// Who tells of a pod CIDR outside the cluster CIDRs: one of the two rooms that it matters to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub enum Outside {
+    /// This room does.
+    #[default]
+    Told,
+    /// The route room does, which makes no route to it.
+    ToldByRoutes,
+}
 
 /// The pod CIDRs of all Nodes.
 #[derive(Debug, Default)]

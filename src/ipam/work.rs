@@ -1,32 +1,28 @@
-//! What the room remembers, and what is under way.
+//! What is begun, and what is heard until the next plan.
 //!
 //! A plan is made of everything that is known; as much of it is begun as may be under way, and the next Node
 //! as soon as another has its blocks. What the own writes come back as, and Nodes that are new, the desk sees
 //! to; for all else the next plan is made, a moment after the last at the soonest.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use tracing::{debug, info, warn};
 
 use super::apply::Ended;
 use super::assignment::{Assignment, End};
 use super::desk::{Desk, Heard};
-use super::knowledge::Knowledge;
-use super::networks::Networks;
+use super::memory::{Memory, Object};
 use super::plan::{Observed, Plan, Reserved};
 use super::{Context, apply, observe};
-use crate::api::NodeReportStatus;
-use crate::cluster::backoff::Backoff;
 use crate::cluster::clock;
-use crate::cluster::events::{News, about_node};
+use crate::cluster::events::about_node;
 use crate::cluster::patch::WriteError;
 use crate::cluster::store::Store;
 use crate::cluster::told::Told;
-use crate::model::{Moment, NodeName, Note, Prefix};
+use crate::model::{NodeName, Note, Prefix};
 
 /// Nodes under way at the same time: while the API server answers fifty writes, the next wait.
 const UNDER_WAY: usize = 100;
@@ -36,70 +32,6 @@ const FEW: usize = UNDER_WAY / 2;
 const PAUSE: Duration = Duration::from_millis(100);
 /// Whatever was missed is seen by then.
 const PERIOD: Duration = Duration::from_secs(300);
-
-/// What the room remembers from one round to the next.
-pub(super) struct Memory {
-    pub(super) knowledge: Knowledge,
-    pub(super) last: Vec<Option<Prefix>>,
-    backoff: Backoff<Object>,
-    news: News<NodeName>,
-    overlaps: News<Reserved>,
-    failures: BTreeMap<NodeName, Note>,
-    /// How often another process had claimed a Node's block first.
-    in_vain: BTreeMap<NodeName, u32>,
-    /// The networks that nodes are on.
-    pub(super) networks: Networks,
-    /// The blocks that Nodes have, to see which became free.
-    held: BTreeSet<Prefix>,
-    under_way: UnderWay,
-    /// What each of them is about.
-    pub(super) objects: BTreeMap<Object, Vec<Prefix>>,
-    /// Whether something waits until fewer are under way.
-    is_crowded: bool,
-    pub(super) planned: Moment,
-}
-
-type UnderWay = FuturesUnordered<BoxFuture<'static, (Object, Ended)>>;
-
-/// What a write is about.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Object {
-    Assignment(NodeName),
-    Condition(NodeName),
-    Release(Prefix),
-}
-
-impl Memory {
-    /// Nothing is known yet; `last` are the blocks that were given last.
-    pub(super) fn new(last: Vec<Option<Prefix>>, seed: u64) -> Self {
-        Self {
-            knowledge: Knowledge::default(),
-            last,
-            backoff: Backoff::new(seed),
-            news: News::default(),
-            overlaps: News::default(),
-            failures: BTreeMap::new(),
-            in_vain: BTreeMap::new(),
-            networks: Networks::default(),
-            held: BTreeSet::new(),
-            under_way: FuturesUnordered::new(),
-            objects: BTreeMap::new(),
-            is_crowded: false,
-            planned: Moment::default(),
-        }
-    }
-
-    /// Takes in what agents reported. Says whether a network is another.
-    pub(super) fn look_at_reports(&mut self, reports: &mut Store<NodeReportStatus>) -> bool {
-        let changes = reports.take_changes();
-        reports.with(|reports| self.networks.see(changes, reports))
-    }
-
-    fn start(&mut self, object: Object, blocks: Vec<Prefix>, future: BoxFuture<'static, Ended>) {
-        self.objects.insert(object.clone(), blocks);
-        self.under_way.push(future.map(|ended| (object, ended)).boxed());
-    }
-}
 
 /// Tells and counts.
 pub(super) fn show(context: &Context, observed: &Observed, plan: &Plan, memory: &mut Memory) {
