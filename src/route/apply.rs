@@ -7,8 +7,8 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use super::observe;
 use super::plan::{ConditionWrite, ObservedRoute, RouteAction};
+use super::view;
 use crate::api::{NodeRoute, NodeRouteSpec};
 use crate::cluster::lean::Lean;
 use crate::cluster::patch::{FIELD_MANAGER, WriteError, create, merge, within};
@@ -36,7 +36,7 @@ pub(super) async fn route(
         }
         RouteAction::Delete => return delete(&api, name).await.map(|()| None),
     };
-    Ok(observe::route(&written.0))
+    Ok(view::route(&written.0))
 }
 
 async fn delete(api: &Api<Lean<NodeRoute>>, name: &NodeName) -> Result<(), WriteError> {

@@ -23,6 +23,7 @@ pub mod network;
 mod observe;
 pub mod plan;
 pub mod spec;
+mod view;
 pub mod witnesses;
 mod work;
 
@@ -40,7 +41,7 @@ use plan::ObservedRoute;
 use spec::Responsibility;
 use work::Work;
 
-pub use observe::{report, route};
+pub use view::{report, route};
 
 /// Source of this room's Events, as upstream's controller names itself.
 pub const REPORTER: &str = "route_controller";

@@ -2,19 +2,21 @@
 
 use std::sync::Arc;
 
-use kube::ResourceExt;
-
 use super::Context;
 use super::plan::{ObservedRoute, Planner};
-use super::work::Work;
-use crate::api::{NodeReport, NodeReportStatus, NodeRoute};
 use crate::cluster::changes::Changes;
 use crate::cluster::store::Store;
+use crate::cluster::written::Written;
 use crate::model::NodeName;
+use crate::model::views::NodeView;
 
-/// Tells the planner what the stores have and what was written since.
-pub(super) fn observe(context: &mut Context, work: &mut Work) {
-    let Work { planner, nodes, routes, .. } = work;
+/// Tells the planner what the stores have, or what was written since.
+pub(super) fn observe(
+    context: &mut Context,
+    planner: &mut Planner,
+    nodes: &mut Written<NodeName, NodeView>,
+    routes: &mut Written<NodeName, ObservedRoute>,
+) {
     for (name, view) in news(&mut context.nodes, |planner| planner.observed().nodes.keys(), planner) {
         let view = nodes.newest(&name, view);
         planner.node(&name, view);
@@ -48,19 +50,4 @@ where
             here.chain(gone).collect()
         }
     }
-}
-
-/// The view of a `NodeRoute`.
-pub fn route(route: &NodeRoute) -> Option<ObservedRoute> {
-    let owner = route.owner_references().iter().find(|owner| owner.kind == "Node");
-    Some(ObservedRoute {
-        resource_version: route.resource_version().unwrap_or_default(),
-        owner_uid: owner.map(|owner| owner.uid.clone()),
-        spec: route.spec.clone(),
-    })
-}
-
-/// The view of a `NodeReport`; none before its agent has written its status.
-pub fn report(report: &NodeReport) -> Option<NodeReportStatus> {
-    report.status.clone()
 }

@@ -91,8 +91,8 @@ impl<A> Writes<A> {
 /// The room's memory from one signal to the next.
 pub(super) struct Work {
     pub(super) planner: Planner,
-    pub(super) nodes: Written<NodeName, NodeView>,
-    pub(super) routes: Written<NodeName, ObservedRoute>,
+    nodes: Written<NodeName, NodeView>,
+    routes: Written<NodeName, ObservedRoute>,
     route_writes: Writes<RouteAction>,
     condition_writes: Writes<ConditionWrite>,
     backoff: Backoff<Object>,
@@ -135,7 +135,7 @@ impl Work {
 
     /// Plans for the Nodes that something has changed about, and begins what may be written.
     pub(super) fn round(&mut self, context: &mut Context, trigger: Trigger) {
-        observe::observe(context, self);
+        observe::observe(context, &mut self.planner, &mut self.nodes, &mut self.routes);
         let now = clock::now();
         for object in self.backoff.take_due(now) {
             self.planner.stir(object.node());

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
+use crate::model::views::Condition;
 use crate::route::cases::{World, name, node, report};
 
 fn condition(status: Truth, reason: &str) -> Condition {
