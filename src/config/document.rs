@@ -17,8 +17,10 @@ use super::{Fault, Faults, FieldPath, Position};
 
 /// Values nested deeper than this are refused; no format here goes beyond eight.
 const DEEPEST: usize = 64;
-/// Nodes that aliases may add to a file.
-const MOST_ALIASED: usize = 100_000;
+/// Values that anchors and aliases may add to a file.
+const MOST_COPIED: usize = 100_000;
+/// Bytes of text that they may add: as many as a file may have itself.
+const MOST_COPIED_TEXT: usize = 8 * 1024 * 1024;
 
 /// A value and where it starts.
 #[derive(Debug, Clone, PartialEq)]
@@ -172,13 +174,33 @@ impl Node {
         }
     }
 
-    /// How many nodes there are, this one included.
-    fn size(&self) -> usize {
-        1 + match &self.value {
-            Value::List(nodes) => nodes.iter().map(Node::size).sum(),
-            Value::Mapping(entries) => entries.iter().map(|entry| entry.value.size()).sum(),
-            _ => 0,
+    /// What a copy of it takes.
+    fn size(&self) -> Size {
+        let mut size = Size { values: 1, text: 0 };
+        match &self.value {
+            Value::Null | Value::Boolean(_) => {}
+            Value::Number(_, text) | Value::Text(text) => size.text = text.len(),
+            Value::List(nodes) => nodes.iter().for_each(|node| size.add(node.size())),
+            Value::Mapping(entries) => entries.iter().for_each(|entry| {
+                size.text += entry.key.len();
+                size.add(entry.value.size());
+            }),
         }
+        size
+    }
+}
+
+/// How many values there are in one, and how many bytes of text.
+#[derive(Debug, Clone, Copy, Default)]
+struct Size {
+    values: usize,
+    text: usize,
+}
+
+impl Size {
+    fn add(&mut self, other: Self) {
+        self.values += other.values;
+        self.text += other.text;
     }
 }
 
@@ -206,12 +228,13 @@ struct Loader<'a> {
     parsed: Parsed,
     open: Vec<Open>,
     anchors: BTreeMap<usize, Node>,
-    aliased: usize,
+    /// What anchors and aliases have added.
+    copied: Size,
 }
 
 impl<'a> Loader<'a> {
     fn new(file: &'a Path) -> Self {
-        Self { file, parsed: Parsed::default(), open: Vec::new(), anchors: BTreeMap::new(), aliased: 0 }
+        Self { file, parsed: Parsed::default(), open: Vec::new(), anchors: BTreeMap::new(), copied: Size::default() }
     }
 
     fn take(&mut self, event: Event<'_>, marker: &Marker) -> Result<(), Fault> {
@@ -236,8 +259,7 @@ impl<'a> Loader<'a> {
                     }
                     Inside::Mapping { entries, .. } => Value::Mapping(Mapping::new(entries)),
                 };
-                self.place(Node { position, value }, anchor);
-                Ok(())
+                self.place(Node { position, value }, anchor)
             }
         }
     }
@@ -256,22 +278,31 @@ impl<'a> Loader<'a> {
         }
         let is_text = style != ScalarStyle::Plain || is_string_tag(tag, position)?;
         let value = if is_text { Value::Text(text.into_owned()) } else { resolve(text) };
-        self.place(Node { position, value }, anchor);
-        Ok(())
+        self.place(Node { position, value }, anchor)
     }
 
     fn alias(&mut self, anchor: usize, position: Position) -> Result<(), Fault> {
         self.refuse_as_key(position)?;
-        let node = self.anchors.get(&anchor).cloned().ok_or_else(|| {
+        let node = self.anchors.get(&anchor).ok_or_else(|| {
             Fault::new(self.field(), "repeats a value from inside that value: write it out").at(position)
         })?;
-        self.aliased += node.size();
-        if self.aliased > MOST_ALIASED {
-            let message = format!("aliases repeat more than {MOST_ALIASED} values: write them out or split the file");
-            return Err(Fault::new(FieldPath::ROOT, message).at(position));
+        let size = node.size();
+        self.may_copy(size, position)?;
+        let node = self.anchors.get(&anchor).cloned().expect("it was just there");
+        self.place(node, 0)
+    }
+
+    /// Refuses a copy that would be one too many, before it is made.
+    fn may_copy(&mut self, size: Size, position: Position) -> Result<(), Fault> {
+        self.copied.add(size);
+        if self.copied.values <= MOST_COPIED && self.copied.text <= MOST_COPIED_TEXT {
+            return Ok(());
         }
-        self.place(node, 0);
-        Ok(())
+        let message = format!(
+            "anchors and aliases repeat more than {MOST_COPIED} values or {} MiB of text: write them out or split the file",
+            MOST_COPIED_TEXT / (1024 * 1024)
+        );
+        Err(Fault::new(FieldPath::ROOT, message).at(position))
     }
 
     fn open(&mut self, inside: Inside, anchor: usize, tag: Option<&Tag>, position: Position) -> Result<(), Fault> {
@@ -286,8 +317,9 @@ impl<'a> Loader<'a> {
     }
 
     /// Puts a finished node where it belongs: into the innermost open collection.
-    fn place(&mut self, node: Node, anchor: usize) {
+    fn place(&mut self, node: Node, anchor: usize) -> Result<(), Fault> {
         if anchor > 0 {
+            self.may_copy(node.size(), node.position)?;
             self.anchors.insert(anchor, node.clone());
         }
         if let Some(first) = self.known_key() {
@@ -298,7 +330,7 @@ impl<'a> Loader<'a> {
             {
                 self.parsed.faults.push(fault.at(position));
             }
-            return;
+            return Ok(());
         }
         match self.open.last_mut().map(|open| &mut open.inside) {
             // Nothing between two `---` is no document, as kubectl has it.
@@ -311,6 +343,7 @@ impl<'a> Loader<'a> {
                 entries.push(Entry { key, key_position, value: node });
             }
         }
+        Ok(())
     }
 
     /// Where the key of the value that comes next stands already.
@@ -517,7 +550,14 @@ mod tests {
         assert_eq!(parsed(&"[".repeat(100_000)).faults.len(), 1);
         let bomb: String = (1..30).map(|i| format!("- &x{i} [*x{}, *x{}]\n", i - 1, i - 1)).collect();
         let told = faults(&format!("- &x0 [0, 0, 0, 0]\n{bomb}"));
-        assert!(told.ends_with("aliases repeat more than 100000 values: write them out or split the file"), "{told}");
+        let want =
+            "anchors and aliases repeat more than 100000 values or 8 MiB of text: write them out or split the file";
+        assert!(told.ends_with(want), "{told}");
+        let of_text = format!("- &a {}\n- [{}]\n", "x".repeat(1024 * 1024), "*a, ".repeat(10));
+        assert!(faults(&of_text).ends_with(want), "{}", faults(&of_text));
+        let nested: String = (0..60).map(|i| format!("&n{i} [")).collect();
+        let nested = format!("- {nested}{}{}", "0, ".repeat(5_000), "]".repeat(60));
+        assert!(faults(&nested).ends_with(want), "{}", faults(&nested));
     }
 
     proptest! {

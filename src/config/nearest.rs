@@ -5,37 +5,50 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     let word = word.to_lowercase();
     // A slip in three letters is likely, a whole different word is not.
     let limit = 1 + word.chars().count() / 4;
+    let word: Vec<char> = word.chars().collect();
     candidates
         .into_iter()
-        .map(|candidate| (distance(&word, &candidate.to_lowercase()), candidate))
-        .filter(|(distance, candidate)| *distance <= limit && *distance < candidate.chars().count())
+        .filter(|candidate| candidate.len() <= 4 * (word.len() + limit))
+        .filter_map(|candidate| {
+            let written: Vec<char> = candidate.to_lowercase().chars().collect();
+            let distance = distance(&word, &written, limit)?;
+            (distance < written.len()).then_some((distance, candidate))
+        })
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
 }
 
+/// A long text is no slip of anything; its table would be large.
+const LONGEST: usize = 64;
+
 /// Insertions, deletions, replacements and swaps of neighbours that make one text of the other
-/// (optimal string alignment).
-fn distance(one: &str, other: &str) -> usize {
-    // A long text is no slip of anything; its table would be large.
-    const LONGEST: usize = 64;
-    let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
-    if one.len() > LONGEST || other.len() > LONGEST {
-        return usize::MAX;
+/// (optimal string alignment), unless they are more than `limit`.
+fn distance(one: &[char], other: &[char], limit: usize) -> Option<usize> {
+    if one.len() > LONGEST || other.len() > LONGEST || one.len().abs_diff(other.len()) > limit {
+        return None;
     }
-    let mut rows: Vec<Vec<usize>> = vec![(0..=other.len()).collect()];
+    // The last three rows of the table are all that the next one needs.
+    let mut rows = [[0_usize; LONGEST + 1]; 3];
+    (0..=other.len()).for_each(|j| rows[0][j] = j);
     for i in 1..=one.len() {
-        let mut row = vec![i];
+        let (row, above, two_above) = (i % 3, (i + 2) % 3, (i + 1) % 3);
+        rows[row][0] = i;
+        let mut least = i;
         for j in 1..=other.len() {
-            let replaced = rows[i - 1][j - 1] + usize::from(one[i - 1] != other[j - 1]);
-            let mut best = replaced.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
+            let replaced = rows[above][j - 1] + usize::from(one[i - 1] != other[j - 1]);
+            let mut best = replaced.min(rows[above][j] + 1).min(rows[row][j - 1] + 1);
             if i > 1 && j > 1 && one[i - 1] == other[j - 2] && one[i - 2] == other[j - 1] {
-                best = best.min(rows[i - 2][j - 2] + 1);
+                best = best.min(rows[two_above][j - 2] + 1);
             }
-            row.push(best);
+            rows[row][j] = best;
+            least = least.min(best);
         }
-        rows.push(row);
+        // A swap looks back two rows, and what is beyond the limit in both stays beyond it.
+        if least > limit + 1 {
+            return None;
+        }
     }
-    rows[one.len()][other.len()]
+    Some(rows[one.len() % 3][other.len()]).filter(|distance| *distance <= limit)
 }
 
 #[cfg(test)]
@@ -56,6 +69,8 @@ mod tests {
         ] {
             assert_eq!(nearest(word, states), want, "{word:?}");
         }
+        assert_eq!(nearest("teir", ["rack", "tier"]), Some("tier"), "two letters swapped are one slip");
+        assert_eq!(nearest(&"x".repeat(64), [&*"x".repeat(65)]), None);
         assert_eq!(nearest("peerASN", ["peerAsn", "localAsn"]), Some("peerAsn"));
     }
 }

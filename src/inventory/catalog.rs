@@ -296,6 +296,10 @@ pub(super) mod tests {
                 "i:3:27: machines[0].state: \"acitve\" is not a state: it takes planned, active, maintenance or decommissioned; did you mean active?",
             ),
             (
+                "machines: [{id: a, state: maintenence, maintenance: {reason: disks}}]",
+                "i:3:27: machines[0].state: \"maintenence\" is not a state: it takes planned, active, maintenance or decommissioned; did you mean maintenance?",
+            ),
+            (
                 "machines: [{id: a, location: r2}]\nlocations: {r1: {}}",
                 "i:3:30: machines[0].location: \"r2\" is not among the locations: did you mean r1?",
             ),

@@ -50,7 +50,7 @@ pub(super) fn check_machine(
     check_labels(&entry.labels, &place.field("labels"), faults);
     check_annotations(&entry.annotations, &place.field("annotations"), faults);
     let taints = check_taints(&entry.taints, &place.field("taints"), faults);
-    let maintenance = check_maintenance(entry.maintenance.as_ref(), entry.state, &place.field("maintenance"), faults);
+    let maintenance = check_maintenance(entry.maintenance.as_ref(), entry.state, place, faults);
     let bmc = entry.bmc.as_ref();
     let bmc = bmc.and_then(|bmc| check_bmc(bmc, &inherited.bmc, match_keys.system_uuid, &place.field("bmc"), faults));
     let fencing_entry = entry.fencing.clone().unwrap_or_default();
@@ -99,11 +99,17 @@ fn find_location<'a>(
 }
 
 fn unknown_location(name: &str, locations: &Locations<'_>) -> String {
-    let known: Vec<_> = locations.by_name.keys().copied().collect();
-    match crate::config::nearest::nearest(name, known.iter().copied()) {
-        Some(near) => format!("{name:?} is not among the locations: did you mean {near}?"),
-        None if known.is_empty() => format!("{name:?} is not among the locations: write it under locations first"),
-        None => format!("{name:?} is not among the locations: they are {}", known.join(", ")),
+    // Thousands of machines may say something wrong, and there may be thousands of locations.
+    const MOST_TOLD: usize = 20;
+    let known = || locations.by_name.keys().copied();
+    if let Some(near) = crate::config::nearest::nearest(name, known()) {
+        return format!("{name:?} is not among the locations: did you mean {near}?");
+    }
+    let first = known().take(MOST_TOLD).collect::<Vec<_>>().join(", ");
+    match locations.by_name.len().saturating_sub(MOST_TOLD) {
+        _ if first.is_empty() => format!("{name:?} is not among the locations: write it under locations first"),
+        0 => format!("{name:?} is not among the locations: they are {first}"),
+        more => format!("{name:?} is not among the locations: they are {first} and {more} more"),
     }
 }
 
@@ -215,13 +221,15 @@ fn check_maintenance(
     faults: &mut Faults,
 ) -> Maintenance {
     let MaintenanceEntry { reason, until, allow_fencing } = entry.cloned().unwrap_or_default();
+    let is_state_known = place.field("state").is_readable();
+    let place = place.field("maintenance");
     let reason = reason.filter(|reason| !reason.is_empty());
     if let Some(text) = until.as_deref()
         && text.parse::<Timestamp>().is_err()
     {
         place.field("until").tell(format!("{text:?} is not a time: it takes the form 2027-01-31T18:00:00Z"), faults);
     }
-    if state != MachineState::Maintenance && (reason.is_some() || until.is_some()) {
+    if is_state_known && state != MachineState::Maintenance && (reason.is_some() || until.is_some()) {
         place.tell(format!("says something, but state is {state}: set it to maintenance, or leave this out"), faults);
     }
     Maintenance { reason, until, allows_fencing: allow_fencing }

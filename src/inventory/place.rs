@@ -31,9 +31,14 @@ impl<'a> FieldPlace<'a> {
         Fault::new(self.field.clone(), message).in_file(&self.source.file).at(position)
     }
 
+    /// Whether what stands there is of the right shape: of one that is not, nobody knows what it means.
+    pub(super) fn is_readable(&self) -> bool {
+        !self.source.misshapen.cover(&self.field)
+    }
+
     /// Tells a fault of what the field means, unless its very shape is wrong.
     pub(super) fn tell(&self, message: impl Into<String>, faults: &mut Faults) {
-        if !self.source.misshapen.cover(&self.field) {
+        if self.is_readable() {
             faults.push(self.fault(message));
         }
     }
