@@ -2,16 +2,25 @@
 //!
 //! It knows the part of JSON Schema that schemars writes for Rust types: types, properties, enums and
 //! consts, bounds, patterns, `anyOf` with null, `$ref`. A keyword it does not know is no fault; what
-//! it lets through, serde and the semantic checks still see.
+//! it lets through, serde and the semantic checks still see. What the keywords are is in `keyword`, what is said in
+//! `sentence`.
+
+mod keyword;
+mod sentence;
 
 use std::path::Path;
 
-use regex_lite::Regex;
 use serde_json::Value as Json;
 
-use super::document::{Entry, Node, Value, is_beyond_numbers};
+use super::document::{Entry, Node, Value};
 use super::nearest::nearest;
 use super::{Fault, Faults, FieldPath, Fields, Position};
+use keyword::{bounds, choices, is_of_type, property, types, words};
+use sentence::{
+    count_fault, in_words, length_fault, out_of_range, pattern_fault, takes, too_large, with_article, wrong_type,
+};
+
+pub use sentence::{one_of, unknown_field};
 
 /// The outcome of a check: every fault, and a value of the right shape all the same.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,16 +52,6 @@ pub fn check(file: &Path, document: &Node, schema: &Json) -> Checked {
     let Checker { faults, meant, .. } = checker;
     let misshapen = faults.fields().with(meant);
     Checked { value, faults, misshapen }
-}
-
-/// Words in a row: `a, b or c`.
-pub fn one_of<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
-    let words: Vec<_> = words.into_iter().collect();
-    match words.split_last() {
-        None => String::new(),
-        Some((last, [])) => (*last).to_owned(),
-        Some((last, others)) => format!("{} or {last}", others.join(", ")),
-    }
 }
 
 /// Types that need a value of themselves have no end.
@@ -298,42 +297,6 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// The words of an enum, however schemars wrote it: `enum`, `const`, or `oneOf` of those.
-fn words(schema: &Json) -> Option<Vec<&str>> {
-    if let Some(word) = schema.get("const") {
-        return Some(vec![word.as_str()?]);
-    }
-    if let Some(words) = schema.get("enum").and_then(Json::as_array) {
-        return words.iter().map(Json::as_str).collect();
-    }
-    let variants = schema.get("oneOf")?.as_array()?;
-    variants.iter().map(words).collect::<Option<Vec<_>>>().map(|words| words.concat())
-}
-
-fn choices(schema: &Json) -> Option<&Vec<Json>> {
-    schema.get("anyOf").or_else(|| schema.get("oneOf"))?.as_array()
-}
-
-fn types(schema: &Json) -> Vec<&str> {
-    let nullable = schema["nullable"].as_bool().unwrap_or(false).then_some("null");
-    match schema.get("type") {
-        Some(Json::String(one)) => std::iter::once(one.as_str()).chain(nullable).collect(),
-        Some(Json::Array(several)) => several.iter().filter_map(Json::as_str).chain(nullable).collect(),
-        _ => Vec::new(),
-    }
-}
-
-fn is_of_type(value: &Value, kind: &str) -> bool {
-    match value {
-        Value::Null => kind == "null",
-        Value::Boolean(_) => kind == "boolean",
-        Value::Number(number, _) => kind == "number" || (kind == "integer" && !number.is_f64()),
-        Value::Text(_) => kind == "string",
-        Value::List(_) => kind == "array",
-        Value::Mapping(_) => kind == "object",
-    }
-}
-
 /// What is said where a selector of labels has a layer that only those of other fields have.
 fn labels_in_a_layer(value: &Value, field: &Way<'_>) -> Option<String> {
     let Way::Field(outer, "matchLabels" | "matchExpressions") = field else { return None };
@@ -344,160 +307,6 @@ fn labels_in_a_layer(value: &Value, field: &Way<'_>) -> Option<String> {
     };
     let selector = outer.last_field()?;
     Some(format!("{what}: write the labels directly, as in {selector}: {{rack: r12}}"))
-}
-
-/// What is said of a number that is larger than computers count, where one is taken.
-fn too_large(value: &Value, schema: &Json, types: &[&str]) -> Option<String> {
-    const COUNTED: f64 = 18_446_744_073_709_552_000.0;
-    let takes = |kind: &str| types.contains(&kind);
-    match value {
-        Value::Number(number, written) if takes("integer") && number.as_f64()?.abs() >= COUNTED => {
-            Some(out_of_range(written, schema))
-        }
-        Value::Text(text) if (takes("integer") || takes("number")) && is_beyond_numbers(text) => {
-            Some(out_of_range(text, schema))
-        }
-        _ => None,
-    }
-}
-
-fn out_of_range(written: &str, schema: &Json) -> String {
-    let takes = match bounds(schema) {
-        (None, None) => takes(schema),
-        (least, most) => range(least, most),
-    };
-    format!("{written} is out of range: it takes {takes}")
-}
-
-fn wrong_type(value: &Value, schema: &Json, types: &[&str]) -> String {
-    let takes = takes(schema);
-    match value {
-        Value::Null => format!("has no value: it takes {takes}"),
-        Value::Number(_, written) if types.contains(&"string") => {
-            format!("{written} is a number: it takes {takes}, so put it in quotes: \"{written}\"")
-        }
-        Value::Boolean(truth) if types.contains(&"string") => {
-            format!("{truth} is a truth value: it takes {takes}, so put it in quotes: \"{truth}\"")
-        }
-        Value::Number(_, written) => format!("{written} is a number: it takes {takes}"),
-        Value::Boolean(truth) => format!("{truth} is a truth value: it takes {takes}"),
-        Value::Text(text) => format!("{text:?} is text: it takes {takes}"),
-        Value::List(_) => format!("is a list: it takes {takes}"),
-        Value::Mapping(_) if types.contains(&"array") => {
-            format!("is a mapping: it takes {takes}, so start each entry with a dash")
-        }
-        Value::Mapping(_) => format!("is a mapping: it takes {takes}"),
-    }
-}
-
-/// What the schema takes, for the end of a sentence.
-fn takes(schema: &Json) -> String {
-    if let Some(words) = words(schema) {
-        return one_of(words);
-    }
-    let kind = types(schema).into_iter().find(|kind| *kind != "null");
-    match kind {
-        Some("string") => "text".to_owned(),
-        Some("boolean") => "true or false".to_owned(),
-        Some("integer") => match bounds(schema) {
-            (None, None) => "a whole number".to_owned(),
-            (least, most) => format!("a whole number, {}", range(least, most)),
-        },
-        Some("number") => "a number".to_owned(),
-        Some("array") => "a list".to_owned(),
-        Some("object") => match schema["properties"].as_object() {
-            Some(properties) => {
-                let known: Vec<_> = properties.keys().map(String::as_str).collect();
-                format!("a mapping of {}", known.join(", "))
-            }
-            None => "a mapping of keys to values".to_owned(),
-        },
-        _ => "a value".to_owned(),
-    }
-}
-
-fn bounds(schema: &Json) -> (Option<f64>, Option<f64>) {
-    let of_format = match schema["format"].as_str() {
-        Some("uint8") => Some(f64::from(u8::MAX)),
-        Some("uint16") => Some(f64::from(u16::MAX)),
-        Some("uint32") => Some(f64::from(u32::MAX)),
-        _ => None,
-    };
-    (schema["minimum"].as_f64(), schema["maximum"].as_f64().or(of_format))
-}
-
-fn range(least: Option<f64>, most: Option<f64>) -> String {
-    match (least, most) {
-        (Some(least), Some(most)) => format!("{least} to {most}"),
-        (Some(least), None) => format!("{least} or more"),
-        (None, Some(most)) => format!("{most} or less"),
-        (None, None) => "any".to_owned(),
-    }
-}
-
-fn length_fault(text: &str, schema: &Json) -> Option<String> {
-    let length = text.chars().count() as u64;
-    let (least, most) = (schema["minLength"].as_u64(), schema["maxLength"].as_u64());
-    if length == 0 && least.is_some_and(|least| least > 0) {
-        Some("is empty: it takes text".to_owned())
-    } else if least.is_some_and(|least| length < least) {
-        least.map(|least| format!("{text:?} is too short: it takes {least} characters or more"))
-    } else {
-        let most = most.filter(|most| length > *most)?;
-        Some(format!("is {length} characters long: it takes {most} or fewer"))
-    }
-}
-
-fn pattern_fault(text: &str, schema: &Json) -> Option<String> {
-    let pattern = schema["pattern"].as_str()?;
-    let matches = Regex::new(pattern).is_ok_and(|regex| regex.is_match(text));
-    (!matches).then(|| format!("{text:?} has the wrong form: it takes text that matches {pattern}"))
-}
-
-fn count_fault(count: usize, schema: &Json) -> Option<String> {
-    let (least, most) = (schema["minItems"].as_u64(), schema["maxItems"].as_u64());
-    let entries = |count: u64| if count == 1 { "1 entry".to_owned() } else { format!("{count} entries") };
-    let count = count as u64;
-    if count == 0 && least.is_some_and(|least| least > 0) {
-        Some("is empty: it takes at least one entry".to_owned())
-    } else if least.is_some_and(|least| count < least) {
-        least.map(|least| format!("has {}: it takes {} or more", entries(count), entries(least)))
-    } else {
-        most.filter(|most| count > *most).map(|most| format!("has {}: it takes {most} or fewer", entries(count)))
-    }
-}
-
-fn property<'a>(schema: &'a Json, name: &str) -> Option<&'a Json> {
-    schema["properties"].get(name)
-}
-
-/// What to say of a key that no field has, and the field that was meant, if that is plain.
-fn unknown_field<'a>(key: &str, mut known: Vec<&'a str>) -> (String, Option<&'a str>) {
-    known.sort_unstable();
-    let meant = nearest(key, known.iter().copied());
-    let message = match meant {
-        Some(near) => format!("is not a field: did you mean {near}?"),
-        None if known.is_empty() => "is not a field: it takes none here".to_owned(),
-        None => format!("is not a field: the fields here are {}", known.join(", ")),
-    };
-    (message, meant)
-}
-
-/// The value as it stands in a sentence, if there is one.
-fn in_words(value: &Value) -> Option<String> {
-    match value {
-        Value::Null => None,
-        Value::Boolean(truth) => Some(truth.to_string()),
-        Value::Number(_, written) => Some(written.clone()),
-        Value::Text(text) => Some(format!("{text:?}")),
-        Value::List(_) => Some("a list".to_owned()),
-        Value::Mapping(_) => Some("a mapping".to_owned()),
-    }
-}
-
-fn with_article(noun: &str) -> String {
-    let article = if noun.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
-    format!("{article} {noun}")
 }
 
 #[cfg(test)]
@@ -605,6 +414,10 @@ mod tests {
             (
                 "{state: active, colour: red}",
                 "f:1:17: colour: is not a field: the fields here are circle, entries, entry, labels, mode, name, on, port, state, weight",
+            ),
+            (
+                "{state: active, <<: {port: 80}}",
+                "f:1:17: [\"<<\"]: is a merge key, which YAML 1.2 does not have: write the fields out",
             ),
             ("{sate: active}", "f:1:2: sate: is not a field: did you mean state?"),
             ("{sate: x}", "f:1:2: sate: is not a field: did you mean state?"),
