@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::brake;
 use crate::model::views::{NodeView, Taint, Truth};
-use crate::model::{NodeName, Note};
+use crate::model::{NodeName, Note, truth};
 
 /// The taint of a Node whose machine is powered off.
 const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
@@ -84,7 +84,7 @@ pub fn concerns(view: &NodeView) -> bool {
 
 /// Whether someone said that the Node may go, however many go.
 pub fn is_acknowledged(view: &NodeView) -> bool {
-    view.annotations.get(brake::ACKNOWLEDGED).is_some_and(|value| value == "true")
+    view.annotations.get(brake::ACKNOWLEDGED).and_then(|value| truth(value)) == Some(true)
 }
 
 /// Decides for every Node.

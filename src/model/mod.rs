@@ -20,6 +20,7 @@ pub mod scope;
 pub mod shared_map;
 pub mod source_ranges;
 pub mod term;
+mod truth;
 pub mod views;
 
 pub use fib::{FibRoute, FibWish, Hop, Hops, Rank, Target, routes_to};
@@ -35,3 +36,4 @@ pub use scope::{LOAD_BALANCER_CLASS, Scope};
 pub use shared_map::SharedMap;
 pub use source_ranges::SourceRanges;
 pub use term::Term;
+pub use truth::truth;

@@ -255,6 +255,13 @@ pub enum Note {
         /// The entry that is no range.
         text: String,
     },
+    /// An annotation of a Service says neither yes nor no.
+    TruthMalformed {
+        /// The annotation.
+        field: String,
+        /// What it says.
+        text: String,
+    },
     /// A Service asks for an address outside the pools it may use.
     AddressNotInPool {
         /// The address.

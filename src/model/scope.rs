@@ -2,11 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::truth;
 use super::views::ServiceView;
 
 /// `spec.loadBalancerClass` of Services that are ours by class (KEP-1959).
 pub const LOAD_BALANCER_CLASS: &str = "cairn.dev/cairn";
-/// The annotation of a Service that somebody else sees to, when it is `true`.
+/// The annotation of a Service that somebody else sees to, when it is true.
 pub const IGNORE: &str = "cairn.dev/ignore";
 
 /// Which classes of Services are served.
@@ -42,6 +43,6 @@ impl Scope {
 impl ServiceView {
     /// Whether somebody else sees to it: nothing of it is written, and it is not announced.
     pub fn is_ignored(&self) -> bool {
-        self.annotations.get(IGNORE).is_some_and(|text| text.trim() == "true")
+        self.annotations.get(IGNORE).and_then(|text| truth(text.trim())) == Some(true)
     }
 }

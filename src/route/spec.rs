@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::api::{EntryFlag, NodeRouteSpec};
-use crate::model::Prefix;
 use crate::model::views::NodeView;
+use crate::model::{Prefix, truth};
 
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 const ZONE: &str = "topology.kubernetes.io/zone";
@@ -68,7 +68,7 @@ pub fn spec(node: &NodeView, responsibility: &Responsibility, known: Option<&Nod
         return None;
     }
     // The flag is read as a boolean since Kubernetes 1.34: only a plain false includes the Node.
-    let entry = match node.labels.get(EXCLUDED).map(|value| is_false(value)) {
+    let entry = match node.labels.get(EXCLUDED).map(|value| truth(value) == Some(false)) {
         None | Some(true) => EntryFlag::Eligible,
         Some(false) => EntryFlag::ExcludedByLabel,
     };
@@ -87,11 +87,6 @@ pub fn spec(node: &NodeView, responsibility: &Responsibility, known: Option<&Nod
 /// `topology.kubernetes.io/zone`, if it says anything.
 pub fn zone(node: &NodeView) -> Option<&str> {
     node.labels.get(ZONE).map(String::as_str).filter(|zone| !zone.is_empty())
-}
-
-/// The spellings that Go's `strconv.ParseBool` takes for false.
-fn is_false(value: &str) -> bool {
-    ["0", "f", "F", "false", "False", "FALSE"].contains(&value)
 }
 
 #[cfg(test)]

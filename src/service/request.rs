@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use crate::model::claim::{ALLOCATION, SHARING};
+use crate::model::scope::IGNORE;
 use crate::model::views::{IpFamilyPolicy, ServiceView, TrafficPolicy};
-use crate::model::{Family, Note, PoolName, PortProtocol, ServiceKey, Term};
+use crate::model::{Family, Note, PoolName, PortProtocol, ServiceKey, Term, truth};
 
 /// Spellings of the annotation that asks for particular addresses.
 const ADDRESSES: [&str; 3] =
@@ -103,8 +104,10 @@ impl Request {
                 entry: entry(view),
                 ports: view.ports.clone(),
             },
-            wish: sharing_key.and(wish).and_then(|wish| readable_ranges(view).map(|()| wish)),
-            may_move: view.annotations.get(READDRESS).is_some_and(|text| text.trim() == "true"),
+            wish: sharing_key
+                .and(wish)
+                .and_then(|wish| readable_ranges(view).and(readable_truths(view)).map(|()| wish)),
+            may_move: annotation_truth(view, READDRESS) == Some(true),
             families,
         }
     }
@@ -152,6 +155,22 @@ fn wish(view: &ServiceView, families: &[Family]) -> Result<Wish, Note> {
         None => Vec::new(),
     };
     Ok(Wish { addresses, pool: pool.transpose()? })
+}
+
+fn annotation_truth(view: &ServiceView, name: &str) -> Option<bool> {
+    view.annotations.get(name).and_then(|text| truth(text.trim()))
+}
+
+/// # Errors
+/// When a truth value is neither: then nobody knows whether the Service is ours to serve.
+fn readable_truths(view: &ServiceView) -> Result<(), Note> {
+    let wrong = [IGNORE, READDRESS]
+        .into_iter()
+        .find(|name| view.annotations.contains_key(*name) && annotation_truth(view, name).is_none());
+    match wrong {
+        None => Ok(()),
+        Some(name) => Err(Note::TruthMalformed { field: name.to_owned(), text: annotation(view, name).to_owned() }),
+    }
 }
 
 /// # Errors

@@ -317,7 +317,7 @@ fn more_than_the_limit_at_once_deletes_none() {
 
 #[test]
 fn only_true_acknowledges() {
-    for (value, want) in [("true", true), ("", false), ("True", false), ("false", false)] {
+    for (value, want) in [("true", true), ("True", true), ("1", true), ("", false), ("yes", false), ("false", false)] {
         let view = NodeView { annotations: [(brake::ACKNOWLEDGED.to_owned(), value.to_owned())].into(), ..node("n1") };
         assert_eq!(is_acknowledged(&view), want, "{value:?}");
     }

@@ -60,6 +60,7 @@ impl Note {
             Self::AddressMalformed { .. } => "AddressMalformed",
             Self::PoolNameMalformed { .. } => "PoolNameMalformed",
             Self::SourceRangeMalformed { .. } => "SourceRangeMalformed",
+            Self::TruthMalformed { .. } => "TruthMalformed",
             Self::AddressNotInPool { .. } => "AddressNotInPool",
             Self::AddressInUse { .. } => "AddressInUse",
             Self::AddressOfNode { .. } => "AddressOfNode",
@@ -91,6 +92,7 @@ impl Note {
             | Self::AddressMalformed { .. }
             | Self::PoolNameMalformed { .. }
             | Self::SourceRangeMalformed { .. }
+            | Self::TruthMalformed { .. }
             | Self::AddressNotInPool { .. }
             | Self::AddressInUse { .. }
             | Self::AddressOfNode { .. }

@@ -122,6 +122,10 @@ impl fmt::Display for Note {
                 f,
                 "{field}: {text:?} is not valid. Expecting a list of IP ranges. For example, 10.0.0.0/24: until it is one it admits nobody, and the service keeps the addresses it has and is given no others"
             ),
+            Self::TruthMalformed { field, text } => write!(
+                f,
+                "{field}: {text:?} is neither true nor false: write \"true\" or \"false\"; until then the service keeps the addresses it has and is given no others"
+            ),
             Self::AddressNotInPool { address } => {
                 write!(f, "{address} is in no AddressPool that this service may use")
             }
