@@ -4,6 +4,7 @@ mod agent;
 mod cluster_state;
 mod controller;
 mod explain;
+mod mistake;
 mod output;
 mod plan;
 mod signal;
@@ -13,7 +14,7 @@ pub mod validate;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::cluster::told::Told;
 
@@ -43,7 +44,9 @@ enum Verb {
 
 /// Parses the command line, runs the verb, and prints an error once, with its causes.
 pub fn main() -> ExitCode {
-    let result = match Cli::parse().verb {
+    let verb = std::env::args().nth(1);
+    let parsed = Cli::try_parse().map_err(|error| mistake::explained(error, &Cli::command(), verb.as_deref()));
+    let result = match parsed.unwrap_or_else(|error| error.exit()).verb {
         Verb::Controller(args) => args.run(),
         Verb::Agent(args) => args.run(),
         Verb::Explain(args) => args.run(),

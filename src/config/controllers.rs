@@ -76,9 +76,12 @@ impl Serialize for Controller {
     }
 }
 
-/// A name in `--controllers` that is no controller's.
+/// A name in `--controllers` that is no controller's. The first half of what is said is upstream's.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{name:?} is not in the list of known controllers")]
+#[error(
+    "{name:?} is not in the list of known controllers: they are {}, and * for all",
+    Controller::ALL.map(Controller::name).join(", ")
+)]
 pub struct UnknownController {
     /// The name, without a leading `-`.
     pub name: String,
@@ -205,7 +208,9 @@ mod tests {
                 Ok(_) => Vec::new(),
                 Err(unknown) => unknown.iter().map(ToString::to_string).collect(),
             };
-            assert_eq!(faults, want, "{name}");
+            let known = ": they are cloud-node-controller, cloud-node-lifecycle-controller, service-lb-controller, \
+                         node-route-controller, node-ipam-controller, and * for all";
+            assert_eq!(faults, want.iter().map(|fault| format!("{fault}{known}")).collect::<Vec<_>>(), "{name}");
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::ArgAction;
 
-use super::value::{duration, path, truth};
+use super::value::{address, duration, number, path, rate, truth};
 
 /// The Lease of cloud-controller-managers, where no flag names another.
 pub const MAIN_LEASE: &str = "cloud-controller-manager";
@@ -41,10 +41,10 @@ pub struct Generic {
           num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
     pub configure_cloud_routes: bool,
     /// Writes about Nodes on their way at the same time.
-    #[arg(long, value_name = "COUNT", default_value_t = 50, allow_negative_numbers = true)]
+    #[arg(long, value_name = "COUNT", default_value_t = 50, value_parser = number::<i64>, allow_negative_numbers = true)]
     pub concurrent_node_syncs: i64,
     /// Writes about Services on their way at the same time.
-    #[arg(long, value_name = "COUNT", default_value_t = 50, allow_negative_numbers = true)]
+    #[arg(long, value_name = "COUNT", default_value_t = 50, value_parser = number::<i64>, allow_negative_numbers = true)]
     pub concurrent_service_syncs: i64,
     /// Whether to serve only Services of class cairn.dev/cairn, and leave those without a class to another
     /// controller. The agents take the same flag.
@@ -73,13 +73,13 @@ pub struct PodCidrs {
     #[arg(long, value_name = "TYPE", default_value = "RangeAllocator")]
     pub cidr_allocator_type: String,
     /// Bits of a Node's block in a cluster of one family; 0 is 24 for IPv4 and 64 for IPv6.
-    #[arg(long, value_name = "BITS", default_value_t = 0, allow_negative_numbers = true)]
+    #[arg(long, value_name = "BITS", default_value_t = 0, value_parser = number::<i64>, allow_negative_numbers = true)]
     pub node_cidr_mask_size: i64,
     /// Bits of a Node's IPv4 block; 0 is 24.
-    #[arg(long, value_name = "BITS", default_value_t = 0, allow_negative_numbers = true)]
+    #[arg(long, value_name = "BITS", default_value_t = 0, value_parser = number::<i64>, allow_negative_numbers = true)]
     pub node_cidr_mask_size_ipv4: i64,
     /// Bits of a Node's IPv6 block; 0 is 64.
-    #[arg(long, value_name = "BITS", default_value_t = 0, allow_negative_numbers = true)]
+    #[arg(long, value_name = "BITS", default_value_t = 0, value_parser = number::<i64>, allow_negative_numbers = true)]
     pub node_cidr_mask_size_ipv6: i64,
     /// The addresses of Services, one CIDR or one of each family: no Node gets a block that has any.
     #[arg(long, value_name = "CIDRS", default_value = "", hide_default_value = true)]
@@ -97,10 +97,10 @@ pub struct Server {
     #[arg(long, value_name = "URL", default_value = "", hide_default_value = true)]
     pub master: String,
     /// Requests a second; 0 or less leaves it to the API server to hold us back.
-    #[arg(long, value_name = "RATE", default_value_t = 0.0, allow_negative_numbers = true)]
+    #[arg(long, value_name = "RATE", default_value_t = 0.0, value_parser = rate, allow_negative_numbers = true)]
     pub kube_api_qps: f64,
     /// Requests at once before --kube-api-qps counts.
-    #[arg(long, value_name = "COUNT", default_value_t = 30, allow_negative_numbers = true)]
+    #[arg(long, value_name = "COUNT", default_value_t = 30, value_parser = number::<i64>, allow_negative_numbers = true)]
     pub kube_api_burst: i64,
 }
 
@@ -144,10 +144,10 @@ pub struct Election {
 #[command(next_help_heading = "Secure serving")]
 pub struct Serving {
     /// Address to listen on.
-    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0")]
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0", value_parser = address)]
     pub bind_address: IpAddr,
     /// Port of /healthz, /readyz, /livez, /metrics, /metrics/slis, /configz, /state and /debug/flags/v; 0 serves none.
-    #[arg(long, value_name = "PORT", default_value_t = 10258)]
+    #[arg(long, value_name = "PORT", default_value_t = 10258, value_parser = number::<u16>)]
     pub secure_port: u16,
     /// Whether other processes may listen on the same port.
     #[arg(long, value_name = "BOOL", default_value = "false", value_parser = truth,
@@ -178,7 +178,7 @@ pub struct Serving {
     #[arg(long, value_name = "VERSION", default_value = "", hide_default_value = true)]
     pub tls_min_version: String,
     /// Key exchange groups by number: 23 (P-256), 24 (P-384), 29 (X25519).
-    #[arg(long, value_name = "NUMBERS", value_delimiter = ',')]
+    #[arg(long, value_name = "NUMBERS", value_delimiter = ',', value_parser = number::<u16>)]
     pub tls_curve_preferences: Vec<u16>,
 }
 
@@ -243,6 +243,6 @@ pub struct Log {
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub logging_format: String,
     /// How much is told: from 4 on debugging, from 6 on everything. RUST_LOG goes before it.
-    #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 0)]
+    #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 0, value_parser = number::<u8>)]
     pub verbosity: u8,
 }

@@ -408,8 +408,8 @@ fn faults_are_upstreams_and_told_all_at_once() {
             &["--controllers=red-controller,-grey-controller", "--cloud-provider=aws", "--logging-format=xml"],
             &[
                 "--cloud-provider: unknown cloud provider \"aws\": it is \"cairn\"",
-                "\"red-controller\" is not in the list of known controllers",
-                "\"grey-controller\" is not in the list of known controllers",
+                "\"red-controller\" is not in the list of known controllers: they are cloud-node-controller, cloud-node-lifecycle-controller, service-lb-controller, node-route-controller, node-ipam-controller, and * for all",
+                "\"grey-controller\" is not in the list of known controllers: they are cloud-node-controller, cloud-node-lifecycle-controller, service-lb-controller, node-route-controller, node-ipam-controller, and * for all",
                 "--logging-format: \"xml\" is not supported: it is \"text\" or \"json\"",
             ],
         ),

@@ -1,8 +1,12 @@
 //! Values as Go's flags write them.
 
 use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
+
+use crate::model;
 
 /// Units of a Go duration, longest first, so that `ms` is not read as `m`.
 const UNITS: &[(&str, f64)] =
@@ -46,11 +50,49 @@ pub fn show(duration: Duration) -> String {
 
 /// Reads a truth value as `strconv.ParseBool` does.
 pub fn truth(text: &str) -> Result<bool, String> {
-    match text {
-        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
-        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
-        _ => Err("it is true or false".to_owned()),
-    }
+    model::truth(text).ok_or_else(|| "it takes true or false".to_owned())
+}
+
+/// A whole number of a fixed width.
+pub trait Whole: FromStr {
+    /// What is right, for the end of a sentence.
+    const TAKES: &'static str;
+}
+
+impl Whole for u8 {
+    const TAKES: &'static str = "a whole number, 0 to 255";
+}
+
+impl Whole for u16 {
+    const TAKES: &'static str = "a whole number, 0 to 65535";
+}
+
+impl Whole for u32 {
+    const TAKES: &'static str = "a whole number, 0 to 4294967295";
+}
+
+impl Whole for i64 {
+    const TAKES: &'static str = "a whole number such as 50";
+}
+
+/// Reads a whole number.
+pub fn number<N: Whole>(text: &str) -> Result<N, String> {
+    text.parse().map_err(|_| format!("it takes {}", N::TAKES))
+}
+
+/// Reads a number of requests a second.
+pub fn rate(text: &str) -> Result<f64, String> {
+    text.parse().map_err(|_| "it takes a number such as 20 or 0.5".to_owned())
+}
+
+/// Reads an address to listen on.
+pub fn address(text: &str) -> Result<IpAddr, String> {
+    text.parse().map_err(|_| "it takes an IP address such as 0.0.0.0, :: or 10.0.0.1".to_owned())
+}
+
+/// Reads an address and a port to listen on.
+pub fn endpoint(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "it takes an IP address and a port such as 127.0.0.1:10262 or [::1]:10262".to_owned())
 }
 
 /// Reads a path; the empty one says "none".
@@ -82,6 +124,15 @@ mod tests {
         for text in ["", "5", "s", "-1s", "1d", "1 s", "1..2s"] {
             assert!(duration(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_no_value_is_told_with_what_would_be_one() {
+        assert_eq!(number::<u16>("70000"), Err("it takes a whole number, 0 to 65535".to_owned()));
+        assert_eq!((number::<i64>("-1"), number::<u8>("7")), (Ok(-1), Ok(7)));
+        assert!(rate("x").is_err() && rate("-1").is_ok());
+        assert!(address("localhost").is_err() && address("::").is_ok());
+        assert!(endpoint("10262").is_err() && endpoint("[::1]:1").is_ok());
     }
 
     #[test]
