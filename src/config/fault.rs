@@ -245,6 +245,11 @@ impl Faults {
         Self(self.0.into_iter().map(change).collect())
     }
 
+    /// A sentence, and after it all of these, for a condition of what is right and has remarks.
+    pub fn appended_to(&self, sentence: &str) -> String {
+        if self.is_empty() { sentence.to_owned() } else { format!("{sentence}; {}", self.in_one_line()) }
+    }
+
     /// All in one line, parted by `; `, for a condition or an Event.
     pub fn in_one_line(&self) -> String {
         self.0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")

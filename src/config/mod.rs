@@ -3,7 +3,7 @@
 //! A file goes through four steps, each of which reports all it finds: [`document`] (is it YAML?),
 //! [`schema`] (are these the fields?), serde (`typed`: the raw Rust type), and the semantic check of the
 //! thing itself ([`cloud`], [`pool`], [`advertisement`], [`peer`], and the inventory's own). Objects that come from the
-//! API server enter at the last step.
+//! API server enter at the last step. [`remark`] tells what is right and most likely not meant.
 //!
 //! Nothing here watches, waits or talks to a network; only [`source`] reads files.
 //!
@@ -25,6 +25,7 @@ pub mod object;
 pub mod peer;
 pub mod pool;
 pub mod pool_view;
+pub mod remark;
 pub mod schema;
 pub mod selector;
 pub mod source;

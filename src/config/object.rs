@@ -6,7 +6,7 @@ use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
 
-use super::document::{Node, Value};
+use super::document::{Entry, Node, Value};
 use super::schema::{self, Checked};
 use super::{Fault, Faults, FieldPath, Fields};
 
@@ -48,6 +48,12 @@ impl Head {
             (Some(api_version), Some(kind)) => Ok(Self { api_version, kind, name }),
             _ => Err(faults),
         }
+    }
+
+    /// Of an item in a list of one kind, which says of itself only its name.
+    pub fn of_item(item: &Node, api_version: String, kind: &str) -> Self {
+        let name = item.get("metadata").and_then(|metadata| metadata.text("name")).map(ToOwned::to_owned);
+        Self { api_version, kind: kind.to_owned(), name }
     }
 
     /// Reads it off a document that has to be of one kind.
@@ -130,14 +136,15 @@ pub fn read_spec<T: JsonSchema + DeserializeOwned>(file: &Path, document: &Node)
     let mut spec = schema_of::<T>();
     // References start at the top of the schema.
     let definitions = spec.as_object_mut().and_then(|spec| spec.remove("$defs"));
-    // The API server checks the rest of metadata and takes no status from people.
+    let texts = json!({ "type": ["object", "null"], "additionalProperties": { "type": "string" } });
+    // The API server checks what the rest of metadata means, and takes no status from people.
     let whole = json!({
         "type": "object",
         "properties": {
             "apiVersion": {}, "kind": {}, "status": {}, "spec": spec,
             "metadata": {
                 "type": "object",
-                "properties": { "name": { "type": "string", "minLength": 1 } },
+                "properties": { "name": { "type": "string", "minLength": 1 }, "labels": texts, "annotations": texts },
                 "required": ["name"],
             },
         },
@@ -147,7 +154,39 @@ pub fn read_spec<T: JsonSchema + DeserializeOwned>(file: &Path, document: &Node)
     });
     let mut checked = schema::check(file, document, &whole);
     checked.value = checked.value["spec"].take();
+    checked.faults.extend(unknown_metadata(file, document));
     raw(checked, || Fault::new(FieldPath::of("spec"), "").in_file(file).at(document.position))
+}
+
+/// Fields of `metadata` (`metav1.ObjectMeta`) beside those that people write.
+const OF_THE_SERVER: [&str; 12] = [
+    "generateName",
+    "namespace",
+    "selfLink",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "ownerReferences",
+    "finalizers",
+    "managedFields",
+];
+
+fn unknown_metadata(file: &Path, document: &Node) -> Vec<Fault> {
+    let entries = document.get("metadata").into_iter().flat_map(|metadata| match &metadata.value {
+        Value::Mapping(entries) => &entries[..],
+        _ => &[],
+    });
+    let known = ["annotations", "labels", "name"];
+    let unknown = entries.filter(|entry| !known.contains(&&*entry.key) && !OF_THE_SERVER.contains(&&*entry.key));
+    let fault = |entry: &Entry| {
+        let (message, _) = schema::unknown_field(&entry.key, known.to_vec());
+        let field = FieldPath::of("metadata").field(&entry.key);
+        Fault::new(field, message).in_file(file).at(entry.key_position)
+    };
+    unknown.map(fault).collect()
 }
 
 fn raw<T: DeserializeOwned>(checked: Checked, fault: impl FnOnce() -> Fault) -> Result<Shaped<T>, Faults> {

@@ -11,7 +11,7 @@ use crate::api::{AddressPoolSpec, AdvertisementSpec, BgpPeerSpec};
 use crate::cli::controller::flags::MAIN_LEASE;
 use crate::config::document::{self, Node, Value};
 use crate::config::object::{self, Head};
-use crate::config::{self, CloudConfig, Fault, Faults, FieldPath, Peer, Pool, source};
+use crate::config::{self, CloudConfig, Fault, Faults, FieldPath, Peer, Pool, remark, schema, source};
 use crate::inventory::document::Sourced;
 use crate::inventory::{self, Inventory};
 use crate::leader::Migration;
@@ -91,7 +91,7 @@ impl Check {
 
     fn recognised(&mut self, file: &Path, document: Node, head: &Head, recognised: Recognised) -> Option<String> {
         match recognised {
-            Recognised::List => self.list(file, &document),
+            Recognised::List(of) => self.list(file, &document, of),
             Recognised::Kubernetes => Some(format!("{} not checked, it is Kubernetes' own", head.title())),
             Recognised::Ours(Kind::CloudConfig) => self.cloud_config(file, &document),
             Recognised::Ours(Kind::Inventory) => self.inventory(file, document),
@@ -103,20 +103,35 @@ impl Check {
     }
 
     /// Checks each item of a List as the document that it could be.
-    fn list(&mut self, file: &Path, document: &Node) -> Option<String> {
+    fn list(&mut self, file: &Path, document: &Node, of: Option<Kind>) -> Option<String> {
+        self.refuse_unknown(file, document, &["apiVersion", "kind", "metadata", "items"]);
         let field = FieldPath::of("items");
         let Some(Value::List(items)) = document.get("items").map(|items| &items.value) else {
             let fault = Fault::new(field.clone(), "is no list: it takes the objects of the List").in_file(file);
             self.faults.push(fault.at(document.position_of(&field)));
             return None;
         };
-        let items: Vec<_> = items.iter().map(|item| self.item(file, item)).collect();
+        let items: Vec<_> = items.iter().map(|item| self.item(file, item, of)).collect();
         let items: Option<Vec<_>> = items.into_iter().collect();
         items.map(|items| format!("List of {}", if items.is_empty() { "nothing".to_owned() } else { items.join(", ") }))
     }
 
-    fn item(&mut self, file: &Path, item: &Node) -> Option<String> {
-        let head = self.faults.take(Head::read(file, item))?;
+    /// Refuses other fields than these.
+    fn refuse_unknown(&mut self, file: &Path, document: &Node, known: &[&str]) {
+        let Value::Mapping(entries) = &document.value else { return };
+        for entry in entries.iter().filter(|entry| !known.contains(&entry.key.as_str())) {
+            let (message, _) = schema::unknown_field(&entry.key, known.to_vec());
+            self.faults.push(Fault::new(FieldPath::of(&entry.key), message).in_file(file).at(entry.key_position));
+        }
+    }
+
+    /// An item of a list of one kind need not say which, as the API server has it.
+    fn item(&mut self, file: &Path, item: &Node, of: Option<Kind>) -> Option<String> {
+        let says_nothing = item.get("kind").is_none() && item.get("apiVersion").is_none();
+        let head = match of.filter(|_| says_nothing && matches!(item.value, Value::Mapping(_))) {
+            Some(kind) => Head::of_item(item, kind.api_version(), kind.name()),
+            None => self.faults.take(Head::read(file, item))?,
+        };
         match self.faults.take(recognise(file, item, &head).map_err(Faults::from))? {
             Recognised::Ours(kind) if !kind.is_object() => {
                 let field = FieldPath::of("kind");
@@ -186,7 +201,11 @@ impl Check {
     fn advertisement(&mut self, file: &Path, document: Node, head: &Head) -> Option<String> {
         self.refuse_twice(file, &document, head);
         let name = head.name.as_deref().unwrap_or_default();
-        let checked = object::read_spec::<AdvertisementSpec>(file, &document).and_then(|spec| {
+        let spec = object::read_spec::<AdvertisementSpec>(file, &document);
+        if let Ok(spec) = &spec {
+            self.remark(remark::of_advertisement(&spec.raw), file, &document, head);
+        }
+        let checked = spec.and_then(|spec| {
             spec.check(|spec| {
                 config::Advertisement::check(name, &spec).map_err(|faults| placed(faults, file, &document))
             })
@@ -197,12 +216,21 @@ impl Check {
     fn bgp_peer(&mut self, file: &Path, document: Node, head: &Head) -> Option<String> {
         self.refuse_twice(file, &document, head);
         let name = head.name.as_deref().unwrap_or_default();
-        let peer = object::read_spec::<BgpPeerSpec>(file, &document).and_then(|spec| {
+        let spec = object::read_spec::<BgpPeerSpec>(file, &document);
+        if let Ok(spec) = &spec {
+            self.remark(remark::of_peer(&spec.raw), file, &document, head);
+        }
+        let peer = spec.and_then(|spec| {
             spec.check(|spec| Peer::check(name, &spec).map_err(|faults| placed(faults, file, &document)))
         });
         let peer = self.faults.take(peer)?;
         self.peers.push((file.to_owned(), document, peer));
         Some(head.title())
+    }
+
+    fn remark(&mut self, remarks: Faults, file: &Path, document: &Node, head: &Head) {
+        let of_object = remarks.map(|remark| remark.of_object(head.title()));
+        self.warnings.extend(placed(of_object, file, document));
     }
 
     fn refuse_twice(&mut self, file: &Path, document: &Node, head: &Head) {

@@ -33,7 +33,7 @@ impl Kind {
         Self::BgpPeer,
     ];
 
-    fn api_version(self) -> String {
+    pub(super) fn api_version(self) -> String {
         match self {
             Self::CloudConfig => CloudConfig::API_VERSION.to_owned(),
             Self::Inventory => Inventory::API_VERSION.to_owned(),
@@ -75,8 +75,8 @@ impl Kind {
 /// What a document turns out to be.
 pub(super) enum Recognised {
     Ours(Kind),
-    /// A List of `v1`, whose items are objects.
-    List,
+    /// A List, whose items are objects: of any kind, or of this one.
+    List(Option<Kind>),
     /// An object of Kubernetes itself, for the API server to check.
     Kubernetes,
 }
@@ -102,7 +102,11 @@ pub(super) fn recognise(file: &Path, document: &Node, head: &Head) -> Result<Rec
         };
     }
     if api_version == "v1" && kind == "List" {
-        return Ok(Recognised::List);
+        return Ok(Recognised::List(None));
+    }
+    let of_list = kind.strip_suffix("List").and_then(|of| Kind::ALL.into_iter().find(|ours| ours.name() == of));
+    if let Some(ours) = of_list.filter(|ours| ours.is_object() && ours.api_version() == *api_version) {
+        return Ok(Recognised::List(Some(ours)));
     }
     if let Some(near) = nearest(kind, Kind::ALL.map(Kind::name)) {
         return fault("kind", format!("{kind:?} is not a kind: did you mean {near}?"));

@@ -76,6 +76,39 @@ fn the_example_has_no_fault() {
 }
 
 #[test]
+fn what_is_said_twice_is_told_and_no_fault() {
+    let text = "apiVersion: cairn.dev/v1alpha1\nkind: Advertisement\nmetadata: {name: a}\nspec: {services: {}, bgp: {peers: [r, r]}}\n";
+    let (verdict, printed) = run(&[("a.yaml", text)], &["a.yaml"]);
+    let want = "a.yaml: ok (Advertisement a)\na.yaml:4:39: Advertisement a: spec.bgp.peers[1]: says what spec.bgp.peers[0] \
+                says already: leave one of the two\n";
+    assert_eq!((verdict, printed.as_str()), (Verdict::Right, want));
+}
+
+#[test]
+fn lists_are_looked_into() {
+    let peer = "metadata: {name: r, labls: {a: b}}\n  spec: {localAsn: 1, peerAsn: 2, address: 127.0.0.1, prot: 179}\n";
+    let of_peers = format!("apiVersion: cairn.dev/v1alpha1\nkind: BgpPeerList\nitem: []\nitems:\n- {peer}");
+    let of_all = format!(
+        "apiVersion: v1\nkind: List\nitem: []\nitems:\n- apiVersion: cairn.dev/v1alpha1\n  kind: BgpPeer\n  {peer}"
+    );
+    for text in [of_peers, of_all] {
+        let (verdict, printed) = run(&[("l.yaml", &text)], &["l.yaml"]);
+        assert_eq!(verdict, Verdict::Faulty);
+        for want in [
+            "l.yaml:3:1: item: is not a field: did you mean items?",
+            "metadata.labls: is not a field: did you mean labels?",
+            "BgpPeer r: spec.address: 127.0.0.1 is a loopback address",
+            "spec.prot: is not a field: did you mean port?",
+        ] {
+            assert!(printed.contains(want), "{want} is not in\n{printed}");
+        }
+    }
+    let right = "apiVersion: cairn.dev/v1alpha1\nkind: AddressPoolList\nmetadata: {resourceVersion: '1'}\nitems:\n- metadata: {name: a}\n  spec: {addresses: [10.0.0.0/24]}\n";
+    let (verdict, printed) = run(&[("l.yaml", right)], &["l.yaml"]);
+    assert_eq!((verdict, printed.as_str()), (Verdict::Right, "l.yaml: ok (List of AddressPool a)\n"));
+}
+
+#[test]
 fn an_advertisement_is_checked() {
     let text = "apiVersion: cairn.dev/v1alpha1\nkind: Advertisement\nmetadata: {name: a}\nspec:\n  services: {}\n  \
                 bgp:\n    communities: [no-export, '64512']\n    medd: 5\n";
@@ -153,7 +186,7 @@ fn each_fault_is_one_line_with_its_place() {
         ),
         (
             "apiVersion: cairn.dev/v1alpha1\nkind: AddressPool\nspec: {addresses: []}\n",
-            "f.yaml:1:1: metadata: is missing: it takes a mapping of name\n\
+            "f.yaml:1:1: metadata: is missing: it takes a mapping of annotations, labels, name\n\
              f.yaml:3:19: spec.addresses: is empty: it takes at least one entry\n",
         ),
         (
