@@ -15,6 +15,7 @@ pub mod lifecycle;
 pub mod ipam;
 pub mod service;
 pub mod advertisement;
+pub mod peer;
 pub mod route;
 pub mod controller;
 pub mod bgp;

@@ -5,11 +5,14 @@ use kube::ResourceExt;
 use super::Context;
 use super::plan::{Observed, ObservedAdvertisement, ObservedPeer, ObservedPool};
 use crate::api::{AddressPool, Advertisement, BgpPeer};
-use crate::cluster::written::Written;
-use crate::config::{self, AddressBlock};
+use crate::cluster::conditions::ConditionWriter;
+use crate::config::{self, AddressBlock, remark};
 use crate::model::AdvertisementName;
 
-pub(super) fn observe(context: &Context, written: &mut Written<AdvertisementName, ObservedAdvertisement>) -> Observed {
+pub(super) fn observe(
+    context: &Context,
+    writer: &mut ConditionWriter<AdvertisementName, ObservedAdvertisement>,
+) -> Observed {
     let advertisements = context.advertisements.snapshot().into_values().map(|view| (view.name.clone(), view));
     let mut observed = Observed {
         advertisements: advertisements.collect(),
@@ -25,8 +28,10 @@ pub(super) fn observe(context: &Context, written: &mut Written<AdvertisementName
             .into_iter()
             .filter_map(|(name, peer)| Some((name.parse().ok()?, peer)))
             .collect(),
+        nodes: context.nodes.snapshot().into_values().collect(),
+        namespaces: context.namespaces.with(|namespaces| namespaces.keys().cloned().collect()),
     };
-    written.lay_over(&mut observed.advertisements);
+    writer.lay_over(&mut observed.advertisements);
     observed
 }
 
@@ -37,6 +42,7 @@ pub fn view(object: &Advertisement) -> Option<ObservedAdvertisement> {
         resource_version: object.resource_version().unwrap_or_default(),
         generation: object.metadata.generation,
         check: config::Advertisement::check(&object.name_any(), &object.spec),
+        remarks: remark::of_advertisement(&object.spec),
         conditions: object.status.iter().flat_map(|status| status.conditions.clone()).collect(),
     })
 }

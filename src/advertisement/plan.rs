@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use crate::api::condition::{NewConditions, Verdict};
 use crate::api::{Condition, ConditionReason, ConditionStatus, ConditionType};
 use crate::config::advertisement::{Advertised, Bgp, Choice, How};
 use crate::config::selector::Labels;
 use crate::config::{Advertisement, Faults, Selector};
+use crate::model::views::NodeView;
 use crate::model::{AdvertisementName, Family, PeerName, PoolName};
 
 /// Everything the plan depends on.
@@ -21,6 +23,10 @@ pub struct Observed {
     pub pools: BTreeMap<PoolName, Arc<ObservedPool>>,
     /// Every peer, also one with faults.
     pub peers: BTreeMap<PeerName, Arc<ObservedPeer>>,
+    /// Every Node.
+    pub nodes: Vec<Arc<NodeView>>,
+    /// The name of every namespace.
+    pub namespaces: BTreeSet<String>,
 }
 
 /// An `Advertisement` as the API server has it.
@@ -34,6 +40,8 @@ pub struct ObservedAdvertisement {
     pub generation: Option<i64>,
     /// What it says, or everything that is wrong with it.
     pub check: Result<Advertisement, Faults>,
+    /// What is right and most likely not meant.
+    pub remarks: Faults,
     /// `status.conditions`.
     pub conditions: Vec<Condition>,
 }
@@ -58,16 +66,7 @@ pub struct ObservedPeer {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Plan {
     /// The Advertisements whose conditions have to change.
-    pub statuses: BTreeMap<AdvertisementName, Written>,
-}
-
-/// The conditions to write, all of them.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Written {
-    /// `metadata.resourceVersion` that was decided on.
-    pub resource_version: String,
-    /// `status.conditions`.
-    pub conditions: Vec<Condition>,
+    pub statuses: BTreeMap<AdvertisementName, NewConditions>,
 }
 
 /// Decides for every Advertisement; `now` is RFC 3339.
@@ -85,9 +84,9 @@ pub fn plan(observed: &Observed, now: &str) -> Plan {
                     Verdict::new(ConditionStatus::Unknown, ConditionReason::Invalid, unknown()),
                 )
             }
-            Ok(checked) => (ready(checked), references(checked, observed), conflict(checked, observed)),
+            Ok(checked) => (ready(checked, &view.remarks), references(checked, observed), conflict(checked, observed)),
         };
-        let condition = |kind, verdict: Verdict| verdict.condition(kind, view, now);
+        let condition = |kind, verdict: Verdict| verdict.condition(kind, &view.conditions, view.generation, now);
         let conditions = vec![
             condition(ConditionType::Ready, ready),
             condition(ConditionType::ResolvedRefs, references),
@@ -95,41 +94,20 @@ pub fn plan(observed: &Observed, now: &str) -> Plan {
         ];
         if conditions != view.conditions {
             let resource_version = view.resource_version.clone();
-            plan.statuses.insert(name.clone(), Written { resource_version, conditions });
+            plan.statuses.insert(name.clone(), NewConditions { resource_version, conditions });
         }
     }
     plan
 }
 
-/// A condition without its times.
-struct Verdict {
-    status: ConditionStatus,
-    reason: ConditionReason,
-    message: String,
-}
-
-impl Verdict {
-    fn new(status: ConditionStatus, reason: ConditionReason, message: String) -> Self {
-        Self { status, reason, message }
-    }
-
-    /// With the time of its last change, which stays as long as the status does.
-    fn condition(self, kind: ConditionType, view: &ObservedAdvertisement, now: &str) -> Condition {
-        let Self { status, reason, message } = self;
-        let known = view.conditions.iter().find(|known| known.kind == kind && known.status == status);
-        let last_transition_time = known.map_or(now, |known| &known.last_transition_time).to_owned();
-        Condition { kind, status, reason, message, last_transition_time, observed_generation: view.generation }
-    }
-}
-
-fn ready(advertisement: &Advertisement) -> Verdict {
+fn ready(advertisement: &Advertisement, remarks: &Faults) -> Verdict {
     let message = match advertisement.how {
         How::Bgp(_) | How::Withhold => "the Advertisement is valid and in force",
         How::L2(_) => {
             "the Advertisement is valid; what only it selects is announced to nobody, since agents do not answer ARP and NDP yet"
         }
     };
-    Verdict::new(ConditionStatus::True, ConditionReason::Valid, message.to_owned())
+    Verdict::new(ConditionStatus::True, ConditionReason::Valid, remarks.appended_to(message))
 }
 
 /// Names that nothing has, and selectors that take nothing.
@@ -138,16 +116,28 @@ fn references(advertisement: &Advertisement, observed: &Observed) -> Verdict {
     if let Advertised::Services(choice) = &advertisement.what {
         let known = || observed.pools.iter().map(|(name, pool)| (name, &pool.labels));
         missing.extend(unknown("AddressPool", &choice.pools, known, "spec.services.pool"));
+        let unknown = choice.namespaces.iter().filter(|name| !observed.namespaces.contains(*name));
+        missing.extend(unknown.map(|name| {
+            format!("spec.services.namespaces: there is no Namespace {name}; it counts as soon as there is one")
+        }));
+    }
+    let selects_nodes = advertisement.nodes != Selector::default();
+    if selects_nodes && !observed.nodes.iter().any(|node| advertisement.nodes.matches(&node.labels)) {
+        missing.push(idle("spec.nodeSelector", "Node"));
     }
     if let How::Bgp(bgp) = &advertisement.how {
         let known = || observed.peers.iter().map(|(name, peer)| (name, &peer.labels));
         missing.extend(unknown("BgpPeer", &bgp.peers, known, "spec.bgp.peer"));
     }
     if missing.is_empty() {
-        let message = "each pool and peer that it names exists".to_owned();
+        let message = "everything that it names exists, and each selector takes something";
         return Verdict::new(ConditionStatus::True, ConditionReason::Resolved, message);
     }
     Verdict::new(ConditionStatus::False, ConditionReason::ReferenceNotFound, missing.join("; "))
+}
+
+fn idle(selector: &str, kind: &str) -> String {
+    format!("{selector} takes no {kind}; one counts as soon as it has the labels")
 }
 
 /// `field` is what the names of both fields begin with, that of names and that of the selector.
@@ -162,9 +152,8 @@ fn unknown<'a, N: Ord + Display + 'a, I: Iterator<Item = (&'a N, &'a Labels)>>(
     let missing = names.iter().filter(|name| !there.contains(name));
     let missing = missing.map(|name| format!("{field}s: there is no {kind} {name}; it counts as soon as there is one"));
     let is_idle = |selector: &&Selector| !known().any(|(_, labels)| selector.matches(labels));
-    let idle = selector.iter().filter(is_idle);
-    let idle = idle.map(|_| format!("{field}Selector takes no {kind}; one counts as soon as it has the labels"));
-    missing.chain(idle).collect()
+    let idle_selector = selector.iter().filter(is_idle).map(|_| idle(&format!("{field}Selector"), kind));
+    missing.chain(idle_selector).collect()
 }
 
 /// What others say otherwise of the same routes to the same peers.
@@ -251,17 +240,28 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::config::remark;
+    use crate::model::cases;
 
     const NOW: &str = "2027-01-01T00:00:00Z";
 
     fn view(name: &str, spec: Value) -> (AdvertisementName, Arc<ObservedAdvertisement>) {
         let name: AdvertisementName = name.parse().expect("a name");
-        let check = Advertisement::check(name.as_str(), &serde_json::from_value(spec).expect("a spec"));
+        let spec = serde_json::from_value(spec).expect("a spec");
+        let (check, remarks) = (Advertisement::check(name.as_str(), &spec), remark::of_advertisement(&spec));
         let (resource_version, generation, conditions) = ("7".to_owned(), Some(1), Vec::new());
-        (name.clone(), Arc::new(ObservedAdvertisement { name, resource_version, generation, check, conditions }))
+        (
+            name.clone(),
+            Arc::new(ObservedAdvertisement { name, resource_version, generation, check, remarks, conditions }),
+        )
     }
 
-    /// Pools `public` (both families) and `office` (IPv4), each labelled `tier: NAME`, and peers `a` and `b`.
+    fn node(name: &str, labels: &[(&str, &str)]) -> Arc<NodeView> {
+        let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        Arc::new(NodeView { labels, ..cases::node(name) })
+    }
+
+    /// Nodes `n1` and `n2` in racks `r1` and `r2`, namespaces `x` and `y`, pools `public` (both families) and `office` (IPv4), each labelled `tier: NAME`, and peers `a` and `b`.
     fn observed(advertisements: &[(&str, Value)]) -> Observed {
         let pool = |name: &str, families: &[Family]| {
             let labels = BTreeMap::from([("tier".to_owned(), name.to_owned())]);
@@ -273,6 +273,8 @@ mod tests {
             advertisements: advertisements.iter().map(|(name, spec)| view(name, spec.clone())).collect(),
             pools: [pool("public", &[Family::V4, Family::V6]), pool("office", &[Family::V4])].into(),
             peers: [peer("a"), peer("b")].into(),
+            nodes: vec![node("n1", &[("rack", "r1")]), node("n2", &[("rack", "r2")])],
+            namespaces: ["x", "y"].map(ToOwned::to_owned).into(),
         }
     }
 
@@ -315,9 +317,23 @@ mod tests {
         observed.pools.insert("public".parse().expect("a name"), Arc::new(pool));
         assert_eq!(refs_of(&observed), (ConditionStatus::False, no_peer.to_owned()));
         observed.peers.insert("a".parse().expect("a name"), Arc::new(ObservedPeer { labels }));
-        assert_eq!(refs_of(&observed), (ConditionStatus::True, "each pool and peer that it names exists".to_owned()));
+        assert_eq!(refs_of(&observed).0, ConditionStatus::True);
         observed.peers.clear();
         assert_eq!(refs_of(&observed), (ConditionStatus::False, no_peer.to_owned()));
+    }
+
+    #[test]
+    fn nodes_and_namespaces_that_are_not_there_are_told_until_they_are() {
+        let spec = json!({ "services": { "namespaces": ["x", "shop"] }, "nodeSelector": { "rack": "r9" }, "bgp": {} });
+        let mut observed = observed(&[("x", spec)]);
+        let refs_of = |observed: &Observed| told(&plan(observed, NOW), "x", ConditionType::ResolvedRefs);
+        let no_namespace = "spec.services.namespaces: there is no Namespace shop; it counts as soon as there is one";
+        let no_node = "spec.nodeSelector takes no Node; one counts as soon as it has the labels";
+        assert_eq!(refs_of(&observed), (ConditionStatus::False, format!("{no_namespace}; {no_node}")));
+        observed.namespaces.insert("shop".to_owned());
+        assert_eq!(refs_of(&observed), (ConditionStatus::False, no_node.to_owned()));
+        observed.nodes.push(node("n9", &[("rack", "r9")]));
+        assert_eq!(refs_of(&observed).0, ConditionStatus::True);
     }
 
     #[test]
@@ -326,6 +342,15 @@ mod tests {
         let (status, message) = told(&plan(&observed(&[("x", spec)]), NOW), "x", ConditionType::Ready);
         assert_eq!(status, ConditionStatus::False);
         assert!(message.contains("spec.bgp.communities[0]") && message.contains("spec.bgp.asPathPrepend"), "{message}");
+    }
+
+    #[test]
+    fn what_is_said_twice_is_told_and_no_fault() {
+        let spec = json!({ "services": {}, "bgp": { "communities": ["no-export", "no-export"] } });
+        let told = told(&plan(&observed(&[("x", spec)]), NOW), "x", ConditionType::Ready);
+        let want = "the Advertisement is valid and in force; spec.bgp.communities[1]: says what spec.bgp.communities[0] \
+                    says already: leave one of the two";
+        assert_eq!(told, (ConditionStatus::True, want.to_owned()));
     }
 
     #[test]

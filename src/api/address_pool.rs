@@ -28,6 +28,12 @@ use super::{Condition, LabelSelector};
     printcolumn(name = "IPv4-Free", type_ = "integer", json_path = ".status.ipv4.free"),
     printcolumn(name = "IPv6-Used", type_ = "integer", json_path = ".status.ipv6.used"),
     printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].status"),
+    printcolumn(
+        name = "Resolved",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type=='ResolvedRefs')].status",
+        priority = 1
+    ),
     printcolumn(name = "Priority", type_ = "integer", json_path = ".spec.priority", priority = 1),
     printcolumn(
         name = "Conflict",
@@ -151,7 +157,8 @@ pub struct Reservation {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AddressPoolStatus {
-    /// `Ready`: every field is right and all of the pool is in use. `Conflict`: others have some of
+    /// `Ready`: every field is right and all of the pool is in use. `ResolvedRefs`: the namespaces that it serves
+    /// exist, and its selector takes one. `Conflict`: others have some of
     /// its addresses. `Draining`: Services keep addresses that the pool no longer gives.
     #[serde(default)]
     pub conditions: Vec<Condition>,

@@ -6,6 +6,8 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Condition;
+
 /// A router that nodes announce their pod CIDRs and the addresses of Services to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, CustomResource, KubeSchema)]
 #[kube(
@@ -14,10 +16,23 @@ use serde::{Deserialize, Serialize};
     kind = "BgpPeer",
     plural = "bgppeers",
     category = "cairn",
+    status = "BgpPeerStatus",
     doc = "A router that nodes announce their pod CIDRs and the addresses of Services to.",
     printcolumn(name = "Address", type_ = "string", json_path = ".spec.address"),
     printcolumn(name = "Peer-ASN", type_ = "integer", json_path = ".spec.peerAsn"),
     printcolumn(name = "Local-ASN", type_ = "integer", json_path = ".spec.localAsn"),
+    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type=='Ready')].status"),
+    printcolumn(
+        name = "Resolved",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type=='ResolvedRefs')].status"
+    ),
+    printcolumn(
+        name = "Conflict",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type=='Conflict')].status",
+        priority = 1
+    ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -35,8 +50,12 @@ pub struct BgpPeerSpec {
     #[x_kube(validation = Rule::new("self != 23456 && self != 65535")
         .message("peerAsn is not one of the reserved numbers 23456 and 65535 (RFC 6793, RFC 7300)"))]
     pub peer_asn: u32,
-    /// The router's address, IPv4 or IPv6. Routes of both families are announced in one session.
+    /// The router's address, IPv4 or IPv6: that of a host other than the node, not a link-local one of IPv6. Routes of both families are announced in one session.
     #[x_kube(validation = Rule::new("isIP(self)").message("address is an IP address such as 10.90.0.1 or fd90::1"))]
+    #[x_kube(validation = Rule::new(
+        "!isIP(self) || (ip(self).isGlobalUnicast() && !self.startsWith('0.')) || (ip(self).family() == 4 && ip(self).isLinkLocalUnicast())"
+    ).message("address is one of the router itself such as 10.90.0.1 or fd90::1: not a loopback, multicast, broadcast, \
+               unspecified, or link-local IPv6 address"))]
     #[schemars(length(max = 45))]
     pub address: String,
     /// The router's TCP port, 1 to 65535.
@@ -54,6 +73,16 @@ pub struct BgpPeerSpec {
     /// Labels of the nodes that keep a session with this router; none means every node.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
+}
+
+/// What Cairn says of a BgpPeer. Sessions are not part of it: each node's `NodeReport` tells of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BgpPeerStatus {
+    /// `Ready`: every field is right and the BgpPeer is in force on its nodes. `ResolvedRefs`: its node selector
+    /// takes a Node. `Conflict`: an older BgpPeer names the same router for one of its nodes, which keeps to that.
+    #[serde(default)]
+    pub conditions: Vec<Condition>,
 }
 
 /// Which routes are taken from a router.

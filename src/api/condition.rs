@@ -23,6 +23,39 @@ pub struct Condition {
     pub observed_generation: Option<i64>,
 }
 
+/// What a condition says, without its times.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    status: ConditionStatus,
+    reason: ConditionReason,
+    message: String,
+}
+
+impl Verdict {
+    /// One that is to be said.
+    pub fn new(status: ConditionStatus, reason: ConditionReason, message: impl Into<String>) -> Self {
+        Self { status, reason, message: message.into() }
+    }
+
+    /// The condition of an object of this generation that has the `known` ones. The time of its last change stays
+    /// as long as its status does, else it is `now`, RFC 3339.
+    pub fn condition(self, kind: ConditionType, known: &[Condition], generation: Option<i64>, now: &str) -> Condition {
+        let Self { status, reason, message } = self;
+        let before = known.iter().find(|known| known.kind == kind && known.status == status);
+        let last_transition_time = before.map_or(now, |known| &known.last_transition_time).to_owned();
+        Condition { kind, status, reason, message, last_transition_time, observed_generation: generation }
+    }
+}
+
+/// The conditions to write to an object, all of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NewConditions {
+    /// `metadata.resourceVersion` that was decided on.
+    pub resource_version: String,
+    /// `status.conditions`.
+    pub conditions: Vec<Condition>,
+}
+
 /// What a condition is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum ConditionType {
@@ -34,7 +67,7 @@ pub enum ConditionType {
     Conflict,
     /// Something goes on that the object no longer says, until nobody needs it any more.
     Draining,
-    /// Each object that it names exists.
+    /// Each object that it names exists, and each selector of it takes one.
     ResolvedRefs,
 }
 
@@ -60,15 +93,17 @@ pub enum ConditionReason {
     Deleting,
     /// Others have some of its addresses; the message names each.
     AddressesTaken,
+    /// An older `BgpPeer` names the same router for the same nodes; the message names it.
+    RouterTaken,
     /// Nobody else has any of it.
     NoConflict,
     /// Services keep what it no longer gives.
     AddressesKept,
     /// Nobody keeps anything of what it no longer gives.
     NothingKept,
-    /// Each object that it names exists.
+    /// Each object that it names exists, and each selector of it takes one.
     Resolved,
-    /// An object that it names does not exist; the message names each.
+    /// An object that it names does not exist, or a selector takes none; the message names each.
     ReferenceNotFound,
     /// Other objects say something else of the same; the message names each.
     AttributesDiffer,

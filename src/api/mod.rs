@@ -22,7 +22,7 @@ pub use address_pool::{
     AddressCounts, AddressPool, AddressPoolSpec, AddressPoolStatus, CoolingAddress, Reservation, Serves,
 };
 pub use advertisement::{Advertisement, AdvertisementSpec, AdvertisementStatus};
-pub use bgp_peer::{BgpPeer, BgpPeerSpec, ImportPolicy, ImportPrefix};
+pub use bgp_peer::{BgpPeer, BgpPeerSpec, BgpPeerStatus, ImportPolicy, ImportPrefix};
 pub use condition::{Condition, ConditionReason, ConditionStatus, ConditionType};
 pub use machine::{Machine, MachineSpec, MachineStatus, Reading, ReadingSource};
 pub use node_report::{

@@ -22,7 +22,9 @@ use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
 use super::changes::{Changes, Mailbox, Mailboxes};
+use super::clock;
 use super::told::Told;
+use crate::model::Moment;
 
 /// Pauses between attempts while the server is away. A node that is back late serves
 /// stale routes, and what an attempt costs a server that is coming up is one connection.
@@ -193,6 +195,14 @@ where
         if self.state.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
+    }
+
+    /// As [`Self::changed`], and not before a moment: what changes all the time is then looked at now and then.
+    ///
+    /// For loops that look at everything after each wait: one that is not awaited to its end may forget a change.
+    pub async fn changed_not_before(&mut self, earliest: Moment) {
+        self.changed().await;
+        clock::until(Some(earliest)).await;
     }
 
     /// What changed since this clone last took it; at first everything.

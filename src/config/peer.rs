@@ -25,7 +25,7 @@ pub struct Peer {
     pub local_asn: Asn,
     /// The router's AS number.
     pub peer_asn: Asn,
-    /// The router's address: one host, not link-local.
+    /// The router's address: one host, not loopback, not IPv6 link-local.
     pub address: IpAddr,
     /// The router's TCP port, not 0.
     pub port: u16,
@@ -218,6 +218,9 @@ fn check_address(text: &str, field: FieldPath) -> Result<IpAddr, Faults> {
     let what = match address {
         _ if address.is_unspecified() => "the unspecified address",
         _ if address.is_multicast() => "a multicast address",
+        // A node that speaks to itself would announce itself as the next hop to nobody.
+        _ if address.is_loopback() => "a loopback address",
+        IpAddr::V4(v4) if v4.octets()[0] == 0 => "of the network 0.0.0.0/8, which no host has (RFC 6890)",
         IpAddr::V4(v4) if v4.is_broadcast() => "the broadcast address",
         // A link-local address means nothing without its interface, which differs from node to node.
         IpAddr::V6(v6) if v6.is_unicast_link_local() => "a link-local address",
@@ -287,6 +290,18 @@ mod tests {
             (
                 BgpPeerSpec { address: "fe80::1".to_owned(), ..spec() },
                 "spec.address: fe80::1 is a link-local address: it takes an address of the router itself, such as 10.90.0.1 or fd90::1",
+            ),
+            (
+                BgpPeerSpec { address: "127.0.0.1".to_owned(), ..spec() },
+                "spec.address: 127.0.0.1 is a loopback address: it takes an address of the router itself, such as 10.90.0.1 or fd90::1",
+            ),
+            (
+                BgpPeerSpec { address: "::1".to_owned(), ..spec() },
+                "spec.address: ::1 is a loopback address: it takes an address of the router itself, such as 10.90.0.1 or fd90::1",
+            ),
+            (
+                BgpPeerSpec { address: "0.1.2.3".to_owned(), ..spec() },
+                "spec.address: 0.1.2.3 is of the network 0.0.0.0/8, which no host has (RFC 6890): it takes an address of the router itself, such as 10.90.0.1 or fd90::1",
             ),
             (BgpPeerSpec { port: 0, ..spec() }, "spec.port: 0 is not a port: it takes 1 to 65535, as a rule 179"),
             (

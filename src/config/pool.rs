@@ -55,6 +55,18 @@ impl Serving {
             && self.service_selector.as_ref().is_none_or(|selector| selector.matches(labels))
     }
 
+    /// What of its namespaces is not there, a sentence each.
+    pub fn idle(&self, known: &BTreeMap<String, Labels>) -> Vec<String> {
+        let missing = self.namespaces.iter().filter(|name| !known.contains_key(*name)).map(|name| {
+            format!("spec.serves.namespaces: there is no Namespace {name}; it counts as soon as there is one")
+        });
+        let is_idle = |selector: &&Selector| !known.values().any(|labels| selector.matches(labels));
+        let idle = self.namespace_selector.as_ref().filter(is_idle).map(|_| {
+            "spec.serves.namespaceSelector takes no Namespace; one counts as soon as it has the labels".to_owned()
+        });
+        missing.chain(idle).collect()
+    }
+
     /// Whether it depends on the labels of namespaces.
     pub fn looks_at_namespaces(&self) -> bool {
         self.namespace_selector.is_some()
@@ -434,6 +446,14 @@ mod tests {
         ] {
             assert_eq!(serving.selects("a", &labels(&[("tier", "1")]), &labels(&[("app", "web")])), want, "{name}");
         }
+        let known = BTreeMap::from([("a".to_owned(), labels(&[("tier", "1")]))]);
+        let idle = |serving: Serving| serving.idle(&known).join("; ");
+        assert_eq!(idle(serves(Serves { namespace_selector: select("tier", "1"), ..of(&["a"]) })), "");
+        assert_eq!(
+            idle(serves(Serves { namespace_selector: select("tier", "2"), ..of(&["b"]) })),
+            "spec.serves.namespaces: there is no Namespace b; it counts as soon as there is one; \
+             spec.serves.namespaceSelector takes no Namespace; one counts as soon as it has the labels"
+        );
         let nothing = AddressPoolSpec { serves: Some(Serves::default()), ..spec(&["10.60.0.0/24"]) };
         assert!(told(&nothing).contains("spec.serves: says nothing"));
     }

@@ -30,7 +30,7 @@ use crate::model::views::NodeView;
 use crate::route::spec::Responsibility;
 use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
-use crate::{advertisement, ipam, lifecycle, machine, node, route, service};
+use crate::{advertisement, ipam, lifecycle, machine, node, peer, route, service};
 
 /// Where the rooms show how they are.
 pub struct Shown {
@@ -238,7 +238,8 @@ impl Rooms {
         // Apart from Events, so that a Service's conditions do not wait for those of all.
         let identity = self.identity(controller, start.options.identities)?;
         let teller = self.server.teller("service-conditions", identity, start.election.fence())?;
-        let advertisements = advertisements_context(start.stores, client.clone());
+        let advertisements = advertisements_context(start.stores, &nodes, client.clone());
+        let peers = peers_context(start.stores, &nodes, client.clone());
         let cluster_cidrs = start.options.cluster_cidrs.clone();
         let context = service::Context {
             client,
@@ -255,14 +256,19 @@ impl Rooms {
             scope: start.options.scope,
             lease_term: start.election.term(),
         };
-        let other_seed = fastrand::u64(..);
+        let seeds = (fastrand::u64(..), fastrand::u64(..));
         self.spawn(controller, start.delay, async move {
-            let told = async {
+            let advertisements = async {
                 if let Some(context) = advertisements {
-                    advertisement::run(context, other_seed).await;
+                    advertisement::run(context, seeds.0).await;
                 }
             };
-            tokio::join!(service::run(context, fastrand::u64(..)), told);
+            let peers = async {
+                if let Some(context) = peers {
+                    peer::run(context, seeds.1).await;
+                }
+            };
+            tokio::join!(service::run(context, fastrand::u64(..)), advertisements, peers);
         });
         Ok(())
     }
@@ -364,13 +370,20 @@ impl Rooms {
 }
 
 /// Advertisements are told by whoever serves Services, under the same name.
-fn advertisements_context(stores: &Stores, client: Client) -> Option<advertisement::Context> {
+fn advertisements_context(stores: &Stores, nodes: &Store<NodeView>, client: Client) -> Option<advertisement::Context> {
     Some(advertisement::Context {
         client,
         advertisements: stores.advertisements.clone()?,
         pools: stores.pool_labels.clone()?,
-        peers: stores.peers.clone()?,
+        peers: stores.peer_labels.clone()?,
+        nodes: nodes.clone(),
+        namespaces: stores.namespaces.clone()?,
     })
+}
+
+/// BgpPeers as well: what they are for is mostly Services.
+fn peers_context(stores: &Stores, nodes: &Store<NodeView>, client: Client) -> Option<peer::Context> {
+    Some(peer::Context { client, peers: stores.peers.clone()?, nodes: nodes.clone() })
 }
 
 /// What announcements follow from, with news of its own.

@@ -19,7 +19,7 @@ use crate::config::selector::Labels;
 use crate::config::{self, AddressBlock, Controller};
 use crate::model::Prefix;
 use crate::model::views::{NodeView, ServiceView};
-use crate::{advertisement, ipam, machine, route, service};
+use crate::{advertisement, ipam, machine, peer, route, service};
 
 /// What the rooms see of the cluster; each kind is watched once, by the process itself, from when
 /// the first room that needs it may act. Nodes are watched before that.
@@ -33,7 +33,8 @@ pub(super) struct Stores {
     pub(super) service_cidrs: Option<Store<Vec<Prefix>>>,
     pub(super) advertisements: Option<Store<advertisement::plan::ObservedAdvertisement>>,
     pub(super) pool_labels: Option<Store<advertisement::plan::ObservedPool>>,
-    pub(super) peers: Option<Store<advertisement::ObservedPeer>>,
+    pub(super) peer_labels: Option<Store<advertisement::ObservedPeer>>,
+    pub(super) peers: Option<Store<peer::plan::ObservedPeer>>,
     pub(super) routes: Option<Store<route::plan::ObservedRoute>>,
     /// The same routes, for whom only their nodes' entry flags count.
     pub(super) entries: Option<Store<EntryFlag>>,
@@ -104,7 +105,10 @@ impl Stores {
         open(&mut self.pool_labels, true, || {
             Store::watch::<AddressPool>(Api::all(client.clone()), all(), advertisement::pool)
         });
-        open(&mut self.peers, true, || Store::watch::<BgpPeer>(Api::all(client.clone()), all(), advertisement::peer));
+        open(&mut self.peer_labels, true, || {
+            Store::watch::<BgpPeer>(Api::all(client.clone()), all(), advertisement::peer)
+        });
+        open(&mut self.peers, true, || Store::watch::<BgpPeer>(Api::all(client.clone()), all(), peer::view));
         // A view of its own, as above.
         open(&mut self.entries, true, || {
             Store::watch_after(nodes, Api::all(client.clone()), all(), |object: &Lean<NodeRoute>| {

@@ -52,7 +52,7 @@ pub fn status(
     now_seconds: i64,
     time: impl Fn(i64) -> String,
 ) -> Option<AddressPoolStatus> {
-    let kinds = [ready(pool, report), conflict(pool, report), draining(report)];
+    let kinds = [ready(pool, report), references(pool, report), conflict(pool, report), draining(report)];
     let conditions = kinds.map(|(kind, status, reason, message)| {
         let known = pool.status.conditions.iter().find(|known| known.kind == kind);
         let since = known.filter(|known| known.status == status).map(|known| known.last_transition_time.clone());
@@ -99,6 +99,21 @@ fn ready(pool: &ObservedPool, report: &PoolReport) -> Said {
             (kind, False, ConditionReason::AddressesTaken, message)
         }
         Ok(_) => (kind, True, ConditionReason::Valid, "the pool is valid and in use".to_owned()),
+    }
+}
+
+fn references(pool: &ObservedPool, report: &PoolReport) -> Said {
+    let kind = ConditionType::ResolvedRefs;
+    match &pool.check {
+        Err(_) => {
+            let message = "what it serves is not looked at while it has faults".to_owned();
+            (kind, ConditionStatus::Unknown, ConditionReason::Invalid, message)
+        }
+        Ok(_) if report.idle.is_empty() => {
+            let message = "the namespaces that it serves are there".to_owned();
+            (kind, ConditionStatus::True, ConditionReason::Resolved, message)
+        }
+        Ok(_) => (kind, ConditionStatus::False, ConditionReason::ReferenceNotFound, joined(&report.idle)),
     }
 }
 

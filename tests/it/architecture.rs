@@ -24,6 +24,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("ipam", SHARED),
     ("service", SHARED),
     ("advertisement", SHARED),
+    ("peer", SHARED),
     ("route", SHARED),
     ("bgp", SHARED),
     ("kernel", SHARED),
@@ -37,6 +38,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
             "ipam",
             "service",
             "advertisement",
+            "peer",
             "route",
             "cluster",
             "inventory",
@@ -76,6 +78,7 @@ const PURE: &[&str] = &[
     "config/peer.rs",
     "config/pool.rs",
     "config/pool_view.rs",
+    "config/schema",
     "config/schema.rs",
     "config/typed.rs",
     "config/selector.rs",
@@ -121,6 +124,7 @@ const PURE: &[&str] = &[
     "telemetry/access/subject.rs",
     "telemetry/access/user.rs",
     "advertisement/plan.rs",
+    "peer/plan.rs",
     "service/allocator",
     "service/announced.rs",
     "service/conditions.rs",
@@ -196,8 +200,8 @@ const IMPURE: &[&str] =
 /// The only files that read the wall clock, which jumps; each says what for. Nothing is decided by it but what
 /// another process wrote down with it, and there a jump costs no more than the wait it is about.
 const WALL_CLOCK: &[(&str, &str)] = &[
-    ("advertisement/mod.rs", "lastTransitionTime of conditions"),
     ("cli/cluster_state.rs", "for how long addresses cool down that a leader wrote down"),
+    ("cluster/conditions.rs", "lastTransitionTime of conditions"),
     ("cluster/events.rs", "eventTime of Events"),
     ("ipam/apply.rs", "lastTransitionTime of conditions"),
     ("ipam/lease.rs", "acquireTime of claims"),

@@ -97,12 +97,17 @@ impl Ledger {
         let matters = |shelf: &Shelf| {
             shelf.pool.as_ref().and_then(|pool| pool.serves.as_ref()).is_some_and(|serves| serves.looks_at_namespaces())
         };
+        let serves_some = |shelf: &Shelf| shelf.pool.as_ref().is_some_and(|pool| pool.serves.is_some());
         for (name, labels) in namespaces {
             let is_news = self.namespaces.get(&name) != labels.as_ref();
             match labels {
                 Some(labels) => self.namespaces.insert(name.clone(), labels),
                 None => self.namespaces.remove(&name),
             };
+            if is_news {
+                let serving = self.shelves.iter().filter(|(_, shelf)| serves_some(shelf));
+                self.changed.pools.extend(serving.map(|(name, _)| name.clone()));
+            }
             if is_news && self.shelves.values().any(matters) {
                 let first = ServiceKey::new(name.clone(), "");
                 let within: Vec<_> = self

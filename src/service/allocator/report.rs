@@ -27,6 +27,8 @@ pub struct PoolReport {
     pub draining: Vec<AddressBlock>,
     /// Who has what it claims, a sentence each.
     pub conflicts: Vec<String>,
+    /// What of the namespaces that it serves is not there, a sentence each.
+    pub idle: Vec<String>,
     /// Its IPv4 addresses, if it has any.
     pub v4: Option<Counts>,
     /// Its IPv6 addresses, if it has any.
@@ -99,6 +101,7 @@ impl Ledger {
     /// The state of a pool.
     pub fn report(&self, name: &PoolName) -> Option<PoolReport> {
         let shelf = self.shelves.get(name)?;
+        let serves = shelf.pool.as_ref().and_then(|pool| pool.serves.as_ref());
         let is_inhabited = |block: &&AddressBlock| self.book.within(block).next().is_some();
         let counts = |family| shelf.has_family(family).then(|| shelf.counts(family));
         let cooling = shelf.cooling().rev().take(MOST_COOLING).filter_map(|(_, address)| {
@@ -112,6 +115,7 @@ impl Ledger {
             ground: shelf.ground.clone(),
             draining: shelf.former.iter().filter(is_inhabited).copied().collect(),
             conflicts: shelf.conflicts.clone(),
+            idle: serves.map(|serves| serves.idle(&self.namespaces)).unwrap_or_default(),
             v4: counts(Family::V4),
             v6: counts(Family::V6),
             cooling,

@@ -23,6 +23,7 @@ mod meddling;
 mod metallb;
 mod migration;
 mod older_kubernetes;
+mod peers;
 mod pod_cidr_migration;
 mod pod_network;
 mod pod_routes;

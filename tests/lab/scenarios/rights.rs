@@ -111,7 +111,10 @@ async fn go_through_the_stories(lab: &mut Lab, flags: &[&str]) -> Result<()> {
         let all = lab.control_plane().requests_by_cairn()?;
         let of = |resource: &str| all.iter().filter(|request| request.resource == resource).count();
         ensure!(
-            of("events") >= 3 && of("machines/status") >= 2 && of("advertisements/status") >= 1,
+            of("events") >= 3
+                && of("machines/status") >= 2
+                && of("advertisements/status") >= 1
+                && of("bgppeers/status") >= 1,
             "{} events, {} machines",
             of("events"),
             of("machines/status")

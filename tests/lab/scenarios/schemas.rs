@@ -126,6 +126,7 @@ fn cases() -> Vec<Case> {
         refusal,
     };
     let block = Some("each of addresses is a CIDR");
+    let host = Some("address is one of the router itself");
     let with = |name, more: Value, refusal| {
         let mut spec = json!({ "addresses": ["10.60.0.0/24"] });
         let fields = more.as_object().expect("fields of a pool").clone();
@@ -176,6 +177,14 @@ fn cases() -> Vec<Case> {
         peer("a peer", "10.90.0.1", 64513, 3, None),
         peer("a peer whose session never expires", "fd90::1", 64513, 0, None),
         peer("a name for an address", "router", 64513, 3, Some("address is an IP address")),
+        peer("an address of the node itself", "127.0.0.1", 64513, 3, host),
+        peer("the node itself in IPv6", "::1", 64513, 3, host),
+        peer("a multicast address", "224.0.0.5", 64513, 3, host),
+        peer("the unspecified address", "::", 64513, 3, host),
+        peer("a network that no host has", "0.1.2.3", 64513, 3, host),
+        peer("the broadcast address", "255.255.255.255", 64513, 3, host),
+        peer("a link-local address", "fe80::1", 64513, 3, host),
+        peer("a link-local address of IPv4", "169.254.0.1", 64513, 3, None),
         peer("a reserved AS number", "10.90.0.1", 23456, 3, Some("localAsn is not one of the reserved numbers")),
         peer("AS number zero", "10.90.0.1", 0, 3, Some("localAsn")),
         peer("a hold time too short", "10.90.0.1", 64513, 2, Some("holdTimeSeconds is 0 (never expires) or 3")),
