@@ -1,6 +1,9 @@
 //! Cairn in the lab: installed from the repository's own manifests, run with the rights of its own ServiceAccounts.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::{Context, Result, ensure};
 use cairn::api::{NodeReport, NodeReportSpec};
@@ -14,7 +17,10 @@ use super::{
     enclosure::WORK,
     namespace::{Namespace, Program},
     node::Node,
+    wait::wait_for,
 };
+
+const SOON: Duration = Duration::from_secs(20);
 
 /// The part that [`Cairn::spawn_agent`] starts on a node.
 pub(crate) const AGENT: &str = "cairn-agent";
@@ -36,7 +42,7 @@ impl Cairn {
     pub(crate) async fn install(control_plane: &ControlPlane) -> Result<Self> {
         let [crds, rbac, flows] = ["crds", "rbac.yaml", "flow-schemas.yaml"].map(manifest);
         control_plane.kubectl(["apply", "--server-side", "-f", &crds, "-f", &rbac, "-f", &flows]).await?;
-        control_plane.kubectl(["wait", "--for=condition=Established", "--timeout=10s", "-f", &crds]).await?;
+        control_plane.kubectl(["wait", "--for=condition=Established", "--timeout=30s", "-f", &crds]).await?;
         // For its first two seconds the API server holds back whoever creates an object of a new kind, so that the
         // other servers of a cluster hear of the kind first. Without this, it would look like Cairn's slowness.
         let trial = PostParams { dry_run: true, ..PostParams::default() };
@@ -72,8 +78,9 @@ impl Cairn {
 
     /// Applies the example's pool and peer.
     pub(crate) async fn apply_pool_and_peer(&self, control_plane: &ControlPlane) -> Result<()> {
-        let [pool, peer] = ["pool.yaml", "peer.yaml"].map(|file| self.configuration.join(file).display().to_string());
-        control_plane.kubectl(["apply", "--server-side", "-f", &pool, "-f", &peer]).await?;
+        for file in ["pool.yaml", "peer.yaml"] {
+            control_plane.apply(&self.configuration.join(file).display().to_string()).await?;
+        }
         Ok(())
     }
 
@@ -149,6 +156,17 @@ pub(crate) async fn ask(control_plane: &ControlPlane, words: &[&str]) -> Result<
     let errors = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "cairn {words:?}: {errors}");
     Ok(String::from_utf8(output.stdout)?)
+}
+
+/// Waits until what such a verb says has all of these words: it tells what is, which others follow to.
+pub(crate) async fn answers(control_plane: &ControlPlane, words: &[&str], told: &[&str]) -> Result<()> {
+    wait_for(&format!("cairn {}", words.join(" ")), SOON, async || {
+        let answer = ask(control_plane, words).await?;
+        let lacking: Vec<_> = told.iter().filter(|words| !answer.contains(**words)).collect();
+        ensure!(lacking.is_empty(), "{lacking:?} is not in\n{answer}");
+        Ok(())
+    })
+    .await
 }
 
 fn cairn(namespace: &Namespace, verb: &str, kubeconfig: &Path) -> Command {

@@ -6,8 +6,9 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use k8s_openapi::api::core::v1::Namespace as NamespaceObject;
 use kube::{
-    Client, Config,
+    Api, Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
 use tokio::process::Command;
@@ -91,6 +92,11 @@ impl ApiRequest {
     pub(crate) fn is_write(&self) -> bool {
         WRITES.contains(&self.verb.as_str())
     }
+
+    /// Whether it was done. A write that is not, since somebody else's came first, is tried again.
+    pub(crate) fn is_accepted(&self) -> bool {
+        self.code < 300
+    }
 }
 
 impl ControlPlane {
@@ -159,6 +165,18 @@ impl ControlPlane {
         output_of(command, &format!("kubectl {}", arguments.join(" "))).await
     }
 
+    /// Applies a file whose kinds may have come a moment ago: the API server's list of kinds follows them.
+    pub(crate) async fn apply(&self, file: &str) -> Result<()> {
+        wait_for(&format!("the API server knows the kinds of {file}"), READY_WITHIN, async || {
+            match self.kubectl(["apply", "--server-side", "-f", file]).await {
+                Err(error) if format!("{error:#}").contains("no matches for kind") => Err(error),
+                answer => Ok(answer),
+            }
+        })
+        .await?
+        .map(drop)
+    }
+
     /// Kills the API server; clients see their connections end.
     pub(crate) async fn kill_api_server(&mut self) -> Result<()> {
         self.api_server.take().context("the API server is down already")?.kill().await
@@ -171,21 +189,25 @@ impl ControlPlane {
         self.wait_until_ready().await
     }
 
-    /// What Cairn has written so far, oldest first.
+    /// What Cairn has written so far, oldest first: also what was refused, and what is in force may not be here yet.
     pub(crate) fn writes_by_cairn(&self) -> Result<Vec<ApiRequest>> {
         Ok(self.requests_by_cairn()?.into_iter().filter(ApiRequest::is_write).collect())
     }
 
-    /// What Cairn has asked for so far, oldest first; watches are there once they have begun.
+    /// What Cairn has asked for so far, oldest first.
     pub(crate) fn requests_by_cairn(&self) -> Result<Vec<ApiRequest>> {
         // Kubernetes' own controllers use some of the same accounts.
         Ok(self.requests()?.into_iter().filter(ApiRequest::is_by_cairn).collect())
     }
 
-    /// All that is logged, oldest first.
+    /// All that is logged, oldest first. A request is logged when it is answered: what it wrote can be seen before.
+    /// A watch is when it has begun.
     pub(crate) fn requests(&self) -> Result<Vec<ApiRequest>> {
-        let text = std::fs::read_to_string(Path::new(WORK).join("audit.log"))?;
-        text.lines().map(parse_audit_line).collect()
+        let text = std::fs::read(Path::new(WORK).join("audit.log"))?;
+        // The last line may be in the middle of being written.
+        let end = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let all = std::str::from_utf8(&text[..end])?.lines().map(parse_audit_line);
+        all.filter_map(Result::transpose).collect()
     }
 
     /// Starts a kube-controller-manager of a Kubernetes that still ran a cloud's loops, with these of its controllers.
@@ -231,7 +253,15 @@ impl ControlPlane {
             Ok(admin.request_text(request).await?)
         })
         .await?;
-        Ok(())
+        // It makes them in the background.
+        let namespaces: Api<NamespaceObject> = Api::all(admin);
+        wait_for("the API server has its own namespaces", READY_WITHIN, async || {
+            for name in ["default", "kube-system", "kube-node-lease"] {
+                namespaces.get(name).await?;
+            }
+            Ok(())
+        })
+        .await
     }
 
     fn start_controller_manager(&self, pod_cidrs: PodCidrs) -> Result<Program> {
@@ -326,11 +356,15 @@ fn start_api_server(
     namespace.spawn("kube-apiserver", command)
 }
 
-fn parse_audit_line(line: &str) -> Result<ApiRequest> {
+/// `None` for the end of a watch.
+fn parse_audit_line(line: &str) -> Result<Option<ApiRequest>> {
     let event: serde_json::Value = serde_json::from_str(line).with_context(|| format!("audit log: {line}"))?;
     let text = |pointer: &str| event.pointer(pointer).and_then(|value| value.as_str()).unwrap_or_default().to_owned();
+    if text("/verb") == "watch" && text("/stage") == "ResponseComplete" {
+        return Ok(None);
+    }
     let resource = [text("/objectRef/resource"), text("/objectRef/subresource")];
-    Ok(ApiRequest {
+    Ok(Some(ApiRequest {
         user: text("/user/username"),
         credential: text("/user/extra/authentication.kubernetes.io~1credential-id/0"),
         agent: text("/userAgent"),
@@ -341,5 +375,5 @@ fn parse_audit_line(line: &str) -> Result<ApiRequest> {
         namespace: text("/objectRef/namespace"),
         name: text("/objectRef/name"),
         code: event.pointer("/responseStatus/code").and_then(serde_json::Value::as_u64).unwrap_or_default(),
-    })
+    }))
 }

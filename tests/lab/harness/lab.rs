@@ -240,6 +240,12 @@ impl Lab {
         Ok(())
     }
 
+    /// Starts the controller again if it has ended, as the kubelet of its Deployment's pod does: one that cannot renew
+    /// its Lease ends, and when that is, nobody outside can know.
+    pub(crate) fn keep_controller(&mut self) -> Result<()> {
+        if self.controller()?.ensure_running().is_err() { self.spawn_controller() } else { Ok(()) }
+    }
+
     pub(crate) fn controller(&mut self) -> Result<&mut Program> {
         self.controller.as_mut().context("no controller was started")
     }

@@ -88,6 +88,5 @@ impl MetalLb {
 async fn apply(control_plane: &ControlPlane, object: &serde_json::Value) -> Result<()> {
     let file = PathBuf::from(WORK).join("object.json");
     std::fs::write(&file, object.to_string())?;
-    control_plane.kubectl(["apply", "--server-side", "-f", &file.display().to_string()]).await?;
-    Ok(())
+    control_plane.apply(&file.display().to_string()).await
 }

@@ -7,9 +7,10 @@ use anyhow::{Context, Result, anyhow, ensure};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use tokio::process::{Child, Command};
 
-use super::{address::LanHost, enclosure};
+use super::{address::LanHost, enclosure, wait::wait_for};
 
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(20);
+const FROZEN_WITHIN: Duration = Duration::from_secs(20);
 
 /// A network namespace that `ip netns` knows by its name.
 #[derive(Clone)]
@@ -155,6 +156,28 @@ impl Program {
 
     pub(crate) fn signal(&self, what: rustix::process::Signal) -> Result<()> {
         signal(self.id()?.try_into()?, what)
+    }
+
+    /// Stops all of its threads, and waits until they stand: one that waits for a processor when the signal comes goes
+    /// on for a moment, and lets the others go on.
+    pub(crate) async fn freeze(&self) -> Result<()> {
+        self.signal(rustix::process::Signal::STOP)?;
+        let threads = format!("/proc/{}/task", self.id()?);
+        wait_for(&format!("{} stands still", self.part), FROZEN_WITHIN, async || {
+            for thread in std::fs::read_dir(&threads)? {
+                let stat = std::fs::read_to_string(thread?.path().join("stat"))?;
+                // The name before it is in parentheses, and may have some in it.
+                let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
+                ensure!(state == Some('T'), "a thread is in state {state:?}");
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Lets it go on.
+    pub(crate) fn thaw(&self) -> Result<()> {
+        self.signal(rustix::process::Signal::CONT)
     }
 
     /// Kills it without a word, and waits for its end.

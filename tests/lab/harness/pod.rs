@@ -1,10 +1,16 @@
 #![expect(clippy::disallowed_methods, reason = "shell: the tasks that answer are aborted with their set")]
 //! A light pod: a namespace behind a veth of its node, an HTTP server in it, and a Pod object that says it is Ready.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener},
+    time::Duration,
+};
 
 use anyhow::{Context, Result};
-use k8s_openapi::{api::core::v1::Pod as PodObject, jiff};
+use k8s_openapi::{
+    api::core::v1::{Pod as PodObject, ServiceAccount},
+    jiff,
+};
 use kube::{
     Api, Client,
     api::{DeleteParams, Patch, PatchParams, PostParams},
@@ -16,9 +22,10 @@ use tokio::{
     task::JoinSet,
 };
 
-use super::{namespace::Namespace, node::Node};
+use super::{namespace::Namespace, node::Node, wait::wait_for};
 
 pub(crate) const PORT: u16 = 8080;
+const SOON: Duration = Duration::from_secs(20);
 
 /// A pod that answers HTTP as long as this value lives.
 pub(crate) struct Pod {
@@ -50,6 +57,10 @@ impl Pod {
         let mut server = JoinSet::new();
         server.spawn(serve(listener, format!("node={} pod={name}", node.name())));
 
+        wait_for("pods have an account", SOON, async || {
+            Ok(Api::<ServiceAccount>::default_namespaced(admin.clone()).get("default").await?)
+        })
+        .await?;
         let pods: Api<PodObject> = Api::default_namespaced(admin.clone());
         let object = object(node.name(), name, app);
         pods.create(&PostParams::default(), &serde_json::from_value(object)?).await?;

@@ -20,7 +20,7 @@ use super::{
     wait::wait_for,
 };
 
-const STARTS_WITHIN: Duration = Duration::from_secs(5);
+const STARTS_WITHIN: Duration = Duration::from_secs(20);
 /// Short, so that a silent death is seen soon.
 const HOLD_TIME_SECONDS: u16 = 3;
 

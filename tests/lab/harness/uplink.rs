@@ -17,7 +17,7 @@ use super::{
     wait::wait_for,
 };
 
-const STARTS_WITHIN: Duration = Duration::from_secs(10);
+const STARTS_WITHIN: Duration = Duration::from_secs(20);
 const BGPD: &str = "/usr/lib/frr/bgpd";
 
 /// Who made the router.

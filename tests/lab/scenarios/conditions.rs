@@ -21,7 +21,7 @@ use super::{
     SOON,
     advertisements::{advertise, withdraw},
 };
-use crate::harness::{Lab, RouterKind, cairn::ask, enclosure::inside, wait::stays, wait_for};
+use crate::harness::{Lab, RouterKind, cairn::answers, enclosure::inside, wait::stays, wait_for};
 
 /// An agent keeps back what nobody waits for, and waits between attempts to have a session.
 const TOLD_WITHIN: Duration = Duration::from_secs(90);
@@ -51,14 +51,11 @@ fn a_services_conditions_say_whether_routers_hear_of_it_and_go_with_it() {
         change(&services, json!({ "type": "LoadBalancer" })).await?;
 
         says(&services, [ASSIGNED, ("True", "BGP")]).await?;
-        ensure!(writes(&lab)?.get("web") == Some(&(1, 1)), "{:?}", writes(&lab)?);
+        has_written(&lab, "each of the two was written once", |writes| writes.get("web") == Some(&(1, 1))).await?;
         let assigned = ours(&services, "AddressAssigned").await?.last_transition_time;
-        let explained = ask(lab.control_plane(), &["explain", "service", "default/web"]).await?;
-        for words in
-            ["assigned  True, Assigned: it has its addresses, since ", "announced True, BGP: ", "2 with a session"]
-        {
-            ensure!(explained.contains(words), "{words:?} is not in\n{explained}");
-        }
+        let told =
+            ["assigned  True, Assigned: it has its addresses, since ", "announced True, BGP: ", "2 with a session"];
+        answers(lab.control_plane(), &["explain", "service", "default/web"], &told).await?;
 
         lab.router()?.close_sessions().await?;
         says(&services, [ASSIGNED, ("False", "NoSession")]).await?;
@@ -70,10 +67,8 @@ fn a_services_conditions_say_whether_routers_hear_of_it_and_go_with_it() {
         says(&services, [ASSIGNED, ("True", "BGP")]).await?;
         advertise(&lab, "hidden", json!({ "services": { "namespaces": ["default"] }, "withhold": {} })).await?;
         says(&services, [ASSIGNED, ("False", "Withheld")]).await?;
-        let explained = ask(lab.control_plane(), &["explain", "service", "default/web"]).await?;
-        for words in ["announced False, Withheld: ", "entries   no node may take its traffic and announce it"] {
-            ensure!(explained.contains(words), "{words:?} is not in\n{explained}");
-        }
+        let told = ["announced False, Withheld: ", "entries   no node may take its traffic and announce it"];
+        answers(lab.control_plane(), &["explain", "service", "default/web"], &told).await?;
         advertise(&lab, "other", json!({ "services": {}, "nodeSelector": { "rack": "none" }, "bgp": {} })).await?;
         says(&services, [ASSIGNED, ("False", "NoEntry")]).await?;
         label(lab.kube(), "n1", json!({ "rack": "none" })).await?;
@@ -86,18 +81,13 @@ fn a_services_conditions_say_whether_routers_hear_of_it_and_go_with_it() {
             ours(&services, "AddressAssigned").await?.last_transition_time == assigned,
             "it was assigned all along"
         );
-        let before = writes(&lab)?;
+        let before = settled(&lab).await?;
 
         lab.add_node(3).await?;
         lab.node("n3")?.wait_until_initialized().await?;
         lab.spawn_agent("n3")?;
         sessions_of(&lab, &["n3"]).await?;
-        stays("a node that joins writes no Service", A_WHILE, async || {
-            let now = writes(&lab)?;
-            ensure!(now == before, "{now:?}, {before:?} before");
-            Ok(())
-        })
-        .await?;
+        nothing_is_written(&lab, &before).await.context("a node joined")?;
 
         change(&services, json!({ "type": "ClusterIP" })).await?;
         wait_for("what is ours goes, what is not stays", SOON, async || {
@@ -108,9 +98,8 @@ fn a_services_conditions_say_whether_routers_hear_of_it_and_go_with_it() {
             Ok(())
         })
         .await?;
-        let last = writes(&lab)?["web"];
-        ensure!(last == (before["web"].0 + 1, before["web"].1), "with the address, in one write: {last:?}");
-        Ok(())
+        let last = (before["web"].0 + 1, before["web"].1);
+        has_written(&lab, "they went with the address, in one write", |writes| writes["web"] == last).await
     });
 }
 
@@ -139,15 +128,14 @@ fn many_services_see_two_writes_each_and_a_new_leader_writes_none_of_them() {
             Ok(())
         };
         wait_for("every Service says how it is", TOLD_WITHIN, all_say_so).await?;
-        let before = writes(&lab)?;
-        ensure!(before.len() == COUNT && before.values().all(|counts| *counts == (1, 1)), "{before:?}");
+        let mut want: BTreeMap<_, _> = (0..COUNT).map(|number| (format!("web-{number}"), (1, 1))).collect();
+        has_written(&lab, "each Service was written twice", |writes| *writes == want).await?;
         lab.controller()?.terminate(SOON).await?;
         lab.spawn_controller()?;
         create(lab.kube(), "late", "LoadBalancer").await?;
         wait_for("a new leader serves", TOLD_WITHIN, all_say_so).await?;
-        let mut now = writes(&lab)?;
-        ensure!(now.remove("late") == Some((1, 1)) && now == before, "{now:?}, {before:?} before");
-        Ok(())
+        want.insert("late".to_owned(), (1, 1));
+        has_written(&lab, "the new leader wrote only what is new", |writes| *writes == want).await
     });
 }
 
@@ -218,17 +206,49 @@ async fn says(services: &Api<Service>, [assigned, announced]: [(&str, &str); 2])
     .await
 }
 
-/// How often Cairn has written each Service's status, for its addresses and for its conditions.
-fn writes(lab: &Lab) -> Result<BTreeMap<String, (usize, usize)>> {
-    let mut counts = BTreeMap::<_, (usize, usize)>::new();
+/// How often the status of each Service was written: for its addresses, and for its conditions.
+type Writes = BTreeMap<String, (usize, usize)>;
+
+/// What Cairn has written. One that was refused is no write: somebody else's came first, and it is tried again.
+fn writes(lab: &Lab) -> Result<Writes> {
+    let mut counts = Writes::new();
     for write in lab.control_plane().writes_by_cairn()? {
-        if write.resource == "services/status" {
+        if write.resource == "services/status" && write.is_accepted() {
             let is_of_conditions = write.is_of_service_conditions();
             let (addresses, conditions) = counts.entry(write.name).or_default();
             *(if is_of_conditions { conditions } else { addresses }) += 1;
         }
     }
     Ok(counts)
+}
+
+/// Waits until what Cairn has written is this: a write that can be seen is logged a moment later.
+async fn has_written(lab: &Lab, what: &str, is_right: impl Fn(&Writes) -> bool) -> Result<()> {
+    wait_for(what, SOON, async || {
+        let writes = writes(lab)?;
+        ensure!(is_right(&writes), "{writes:?}");
+        Ok(())
+    })
+    .await
+}
+
+/// Waits until nothing was written for a while.
+async fn settled(lab: &Lab) -> Result<Writes> {
+    wait_for("no Service is written any more", TOLD_WITHIN, async || {
+        let before = writes(lab)?;
+        nothing_is_written(lab, &before).await?;
+        Ok(before)
+    })
+    .await
+}
+
+async fn nothing_is_written(lab: &Lab, before: &Writes) -> Result<()> {
+    stays("no Service is written", A_WHILE, async || {
+        let now = writes(lab)?;
+        ensure!(now == *before, "{now:?}, {before:?} before");
+        Ok(())
+    })
+    .await
 }
 
 /// Waits until the agents of these nodes report a session.

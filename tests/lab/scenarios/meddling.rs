@@ -110,11 +110,12 @@ pub(super) async fn ip_mode_is_kept(kubernetes: Kubernetes) -> Result<()> {
     wait_for("the addresses are virtual IPs again", SOON, is_said).await?;
     let written = async || {
         let writes = lab.control_plane().writes_by_cairn()?;
-        let of_status = writes.iter().filter(|request| request.resource == "services/status");
+        let of_status = writes.iter().filter(|request| request.resource == "services/status" && request.is_accepted());
         let count = of_status.filter(|request| !request.is_of_service_conditions()).count();
         ensure!(count == 2, "{count} writes: {writes:#?}");
         Ok(())
     };
+    wait_for("both writes are logged", SOON, written).await?;
     stays("each was written once", A_WHILE, written).await?;
     ensure!(web.wait_for_addresses(SOON).await? == addresses, "the Service lost its addresses");
     Ok(())

@@ -261,7 +261,7 @@ async fn address_of(lab: &Lab, name: &str) -> Result<String> {
 fn only_the_holder_wrote(requests: &[ApiRequest]) -> Result<()> {
     let mut holder = None;
     let mut writes = BTreeMap::<_, usize>::new();
-    for request in requests.iter().filter(|request| request.is_write() && request.code < 300) {
+    for request in requests.iter().filter(|request| request.is_write() && request.is_accepted()) {
         let writer = if request.is_by_cairn() { Holder::Cairn } else { Holder::Partner };
         if request.name == LEASE {
             holder = Some(writer);
@@ -277,7 +277,7 @@ fn only_the_holder_wrote(requests: &[ApiRequest]) -> Result<()> {
 /// Its taint and provider ID are one write.
 fn every_node_was_initialized_once(requests: &[ApiRequest]) -> Result<()> {
     let mut times = BTreeMap::<&str, usize>::new();
-    for request in requests.iter().filter(|request| request.is_write() && request.code < 300) {
+    for request in requests.iter().filter(|request| request.is_write() && request.is_accepted()) {
         if request.resource == "nodes" && request.is_by_cairn() && request.name != "n6" {
             *times.entry(&request.name).or_default() += 1;
         }
