@@ -48,6 +48,14 @@ use crate::harness::{Lab, RouterKind, kubernetes::Kubernetes};
 /// For what happens by itself on an idle lab; far above what it takes, so that a busy machine does not matter.
 const SOON: Duration = Duration::from_secs(20);
 
+/// A leader that is gone is followed after six seconds; it may write for two after its last renewal.
+const QUICK_LEASE: [&str; 4] = [
+    "--secure-port=0",
+    "--leader-elect-lease-duration=6s",
+    "--leader-elect-renew-deadline=4s",
+    "--leader-elect-retry-period=1s",
+];
+
 /// Three nodes that Cairn runs, a router and a client.
 async fn cluster_with_cairn() -> Result<Lab> {
     cluster_with_cairn_on(Kubernetes::default()).await

@@ -9,8 +9,8 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
-use super::SOON;
-use super::pools::{create_pool, create_service, delete, has, lab};
+use super::pools::{create_pool, create_service, delete, has, lab, lab_with};
+use super::{QUICK_LEASE, SOON};
 use crate::harness::{Lab, enclosure::inside, wait::stays, wait_for};
 
 const CLEANUP: &str = "service.kubernetes.io/load-balancer-cleanup";
@@ -20,7 +20,10 @@ const A_WHILE: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// A controller, a pool with both families, and the Service `web` with the first IPv4 address of it.
 async fn lab_with_web() -> Result<Lab> {
-    let lab = lab().await?;
+    with_web(lab().await?).await
+}
+
+async fn with_web(lab: Lab) -> Result<Lab> {
     let pool = json!({ "addresses": ["10.60.0.10-10.60.0.19", "fd60::10-fd60::19"] });
     create_pool(lab.kube(), "public", pool).await?;
     create_service(lab.kube(), "web", json!({})).await?;
@@ -135,12 +138,12 @@ fn what_changes_nothing_about_the_address_costs_no_write() {
 #[test]
 fn a_service_deleted_while_the_controller_is_away_goes_when_it_is_back_and_its_address_with_it() {
     inside(async || {
-        let mut lab = lab_with_web().await?;
+        let mut lab = with_web(lab_with(&QUICK_LEASE).await?).await?;
         lab.controller()?.kill().await?;
         services(&lab).delete("web", &DeleteParams::default()).await?;
         create_service(lab.kube(), "other", json!({})).await?;
         ensure!(services(&lab).get("web").await?.metadata.deletion_timestamp.is_some(), "its finalizer holds it");
-        lab.spawn_controller()?;
+        lab.spawn_controller_with(&QUICK_LEASE)?;
         // The killed leader's Lease has to run out first.
         wait_for("it is gone", 2 * SOON, async || {
             ensure!(services(&lab).get_opt("web").await?.is_none(), "it is still there");
@@ -238,7 +241,9 @@ async fn conditions_are_written(lab: &Lab, names: &[String]) -> Result<()> {
         {
             let conditions = service.status.as_ref().and_then(|status| status.conditions.as_ref());
             let said = conditions.into_iter().flatten().filter(|condition| condition.type_.starts_with("cairn.dev/"));
-            ensure!(service.finalizers() == [CLEANUP] && said.count() == 2, "{service:?}");
+            let said: Vec<_> = said.map(|condition| (condition.reason.as_str(), condition.status.as_str())).collect();
+            let is_said = said.len() == 2 && said.contains(&("Assigned", "True"));
+            ensure!(service.finalizers() == [CLEANUP] && is_said, "{service:?}");
         }
         Ok(())
     })

@@ -87,15 +87,16 @@ async fn follows_its_ranges(policy: ExternalTrafficPolicy) -> Result<()> {
 /// Waits until all requests over each family have the answer they should.
 async fn admits(lab: &Lab, what: &str, addresses: [IpAddr; 2], want: Admitted) -> Result<()> {
     wait_for(&format!("Service web {what}: the client is let in {want:?}"), SOON, async || {
-        for (address, is_admitted) in addresses.into_iter().zip(want) {
-            let client = lab.client()?;
+        let client = lab.client()?;
+        let both = addresses.into_iter().zip(want).map(async |(address, is_admitted)| {
             let answers = (0..REQUESTS).map(|_| client.http_get(address, service::PORT));
             for answer in try_join_all(answers).await? {
                 let is_right = if is_admitted { answer.is_ok() } else { answer == Err(Unanswered::TimedOut) };
                 ensure!(is_right, "{address}: {answer:?}");
             }
-        }
-        Ok(())
+            Ok(())
+        });
+        try_join_all(both).await.map(drop)
     })
     .await
 }

@@ -20,16 +20,9 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::SOON;
+use super::{QUICK_LEASE, SOON};
 use crate::harness::{Lab, allocation::ensure_sound, wait::stays, wait_for};
 
-/// A leader that is gone is followed after six seconds; it may write for two after its last renewal.
-const QUICK_LEASE: [&str; 4] = [
-    "--secure-port=0",
-    "--leader-elect-lease-duration=6s",
-    "--leader-elect-renew-deadline=4s",
-    "--leader-elect-retry-period=1s",
-];
 /// So many Services are made at once.
 const BURST: usize = 300;
 /// For all of them, on a busy machine and with a Lease to wait for.

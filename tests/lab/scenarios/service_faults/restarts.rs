@@ -10,10 +10,10 @@ use kube::{
 use serde_json::json;
 
 use super::{
-    BURST, SOON, addresses, all_is_sound, all_served, comes_to_have, create, create_burst, create_pool, delete, gone,
-    has, in_the_middle_of_it, lab, patch, served, wait_for,
+    BURST, BURST_SERVED_WITHIN, QUICK_LEASE, SOON, addresses, all_is_sound, comes_to_have, create, create_burst,
+    create_pool, delete, gone, has, in_the_middle_of_it, lab, patch, served, wait_for,
 };
-use crate::harness::{Lab, cairn::ask, enclosure::inside};
+use crate::harness::{Lab, cairn::answers, enclosure::inside};
 
 #[test]
 fn an_api_server_that_restarts_in_a_burst_costs_nobody_an_address() {
@@ -25,11 +25,13 @@ fn an_api_server_that_restarts_in_a_burst_costs_nobody_an_address() {
         in_the_middle_of_it(&lab).await?;
         lab.control_plane_mut().kill_api_server().await?;
         lab.control_plane_mut().restart_api_server().await?;
-        if lab.controller()?.ensure_running().is_err() {
-            // It ends when it cannot renew its Lease, and the kubelet of its Deployment's pod starts it again.
-            lab.spawn_controller()?;
-        }
-        all_served(&lab, BURST).await?;
+        wait_for("all Services have addresses", BURST_SERVED_WITHIN, async || {
+            lab.keep_controller()?;
+            let served = served(&lab).await?;
+            ensure!(served == BURST, "{served} have");
+            Ok(())
+        })
+        .await?;
         all_is_sound(&lab, Scope::Default).await
     });
 }
@@ -39,7 +41,7 @@ fn what_changes_while_nobody_leads_is_seen_to_by_the_next_leader() {
     inside(async || {
         let mut lab = lab().await?;
         create_pool(&lab, "public", "10.60.0.10-10.60.0.15").await?;
-        lab.spawn_controller()?;
+        lab.spawn_controller_with(&QUICK_LEASE)?;
         for (name, address) in [
             ("deleted", "10.60.0.10"),
             ("internal", "10.60.0.11"),
@@ -64,7 +66,7 @@ fn what_changes_while_nobody_leads_is_seen_to_by_the_next_leader() {
         create(&lab, "new-2", json!({})).await?;
         // The API server itself empties the status of one that is no load balancer any more.
         ensure!(served(&lab).await? == 3, "{} are served", served(&lab).await?);
-        lab.spawn_controller()?;
+        lab.spawn_controller_with(&QUICK_LEASE)?;
         gone(&lab, "deleted").await?;
         comes_to_have(&lab, "moved", &["10.60.0.15"]).await?;
         comes_to_have(&lab, "internal", &[]).await?;
@@ -148,8 +150,7 @@ fn whoever_has_an_address_of_a_pool_that_is_deleted_keeps_it_and_hears_what_can_
         })
         .await?;
         has(&lab, "web", &["10.60.0.10"]).await?;
-        let explained = ask(lab.control_plane(), &["explain", "service", "default/web"]).await?;
-        ensure!(explained.contains(words), "{explained}");
+        answers(lab.control_plane(), &["explain", "service", "default/web"], &[words]).await?;
         create(&lab, "late", json!({})).await?;
         // The pool again, and nobody gets the address twice.
         create_pool(&lab, "again", "10.60.0.10/31").await?;
