@@ -8,7 +8,7 @@ use k8s_openapi::api::events::v1::Event;
 use kube::{Api, api::ListParams};
 
 use super::{
-    SOON, cluster_with_cairn,
+    QUICK_LEASE, SOON, cluster_with_cairn,
     first_service::{announced_by_all, next_hops_of},
 };
 use crate::harness::{
@@ -23,7 +23,10 @@ use crate::harness::{
     wait_for,
 };
 
-const ENDS_WITHIN: Duration = Duration::from_secs(2);
+/// A controller waits for answers to its writes, gives its Lease back, and tells so: 3.2 seconds at most.
+const ENDS_WITHIN: Duration = Duration::from_secs(5);
+/// An agent takes leave of its routers: 1.5 seconds at most, and less than the hold time of three.
+const AGENT_ENDS_WITHIN: Duration = Duration::from_secs(2);
 const LEASE: &str = "cloud-controller-manager";
 
 #[test]
@@ -65,7 +68,7 @@ fn a_controller_whose_write_is_not_answered_ends_and_keeps_its_lease() {
         wait_for("a write waits for its answer", SOON, async || proxy.ensure_holding()).await?;
 
         let terminated = Stopwatch::start();
-        let status = lab.controller()?.terminate(SETTLED_WITHIN + ENDS_WITHIN).await?;
+        let status = lab.controller()?.terminate(ENDS_WITHIN).await?;
         let took = terminated.elapsed();
         ensure!(status.success(), "the controller ended with {status}");
         ensure!(took >= SETTLED_WITHIN, "it ended after {took:?}, before the answer could have come");
@@ -103,29 +106,35 @@ fn a_controller_that_lost_its_lease_exits_with_1() {
 #[test]
 fn a_standby_follows_a_leader_at_once_or_when_its_lease_has_run_out() {
     inside(async || {
-        const LEASE_DURATION: Duration = Duration::from_secs(6);
-        const FLAGS: [&str; 4] = [
+        // One that only asked now and then would come far too late.
+        const SLOW: [&str; 4] = [
             "--secure-port=0",
-            "--leader-elect-lease-duration=6s",
-            "--leader-elect-renew-deadline=4s",
-            "--leader-elect-retry-period=1s",
+            "--leader-elect-lease-duration=60s",
+            "--leader-elect-renew-deadline=50s",
+            "--leader-elect-retry-period=20s",
         ];
+        const AT_ONCE: Duration = Duration::from_secs(5);
+        // The Lease runs out six seconds after it was renewed, and is asked for within two retry periods.
+        const RUN_OUT: Duration = Duration::from_secs(6 + 2);
         let mut lab = Lab::builder().start().await?;
         lab.install_cairn().await?;
-        let mut first = start_one_more(&lab, &FLAGS, 1).await?;
+        let mut first = start_one_more(&lab, &SLOW).await?;
         let first_holder = follower(&lab, "", SOON).await?;
-        let mut second = start_one_more(&lab, &FLAGS, 2).await?;
+        let mut second = start_one_more(&lab, &SLOW).await?;
 
         let status = first.terminate(ENDS_WITHIN).await?;
         ensure!(status.success(), "the first ended with {status}");
-        let second_holder = follower(&lab, &first_holder, Duration::from_millis(500)).await?;
+        let second_holder = follower(&lab, &first_holder, AT_ONCE).await?;
         let lease = leases(&lab).get(LEASE).await?.spec.unwrap_or_default();
         ensure!(lease.lease_transitions == Some(1), "{lease:?}");
 
-        let _third = start_one_more(&lab, &FLAGS, 3).await?;
-        second.kill().await?;
-        // It renewed a second ago at most; a busy machine may take another.
-        follower(&lab, &second_holder, LEASE_DURATION + Duration::from_secs(1)).await?;
+        let status = second.terminate(ENDS_WITHIN).await?;
+        ensure!(status.success(), "the second ended with {status}");
+        let mut third = start_one_more(&lab, &QUICK_LEASE).await?;
+        let third_holder = follower(&lab, &second_holder, SOON).await?;
+        let _fourth = start_one_more(&lab, &QUICK_LEASE).await?;
+        third.kill().await?;
+        follower(&lab, &third_holder, RUN_OUT).await?;
         Ok(())
     });
 }
@@ -145,15 +154,17 @@ fn leases(lab: &Lab) -> Api<Lease> {
     Api::namespaced(lab.kube().clone(), "kube-system")
 }
 
-/// Starts a controller, and waits until as many as there are now watch the Lease.
-pub(super) async fn start_one_more(lab: &Lab, flags: &[&str], now: usize) -> Result<Program> {
+/// Starts a controller, and waits until it watches the Lease.
+pub(super) async fn start_one_more(lab: &Lab, flags: &[&str]) -> Result<Program> {
+    let watches = || {
+        let is_watch = |request: &&ApiRequest| request.resource == "leases" && request.verb == "watch";
+        anyhow::Ok(lab.control_plane().requests_by_cairn()?.iter().filter(is_watch).count())
+    };
+    let before = watches()?;
     let mut controller = lab.cairn()?.spawn_controller(lab.control_plane().namespace(), flags)?;
     wait_for("the controller watches the Lease", SOON, async || {
         controller.ensure_running()?;
-        let requests = lab.control_plane().requests_by_cairn()?;
-        let is_watch = |request: &&ApiRequest| request.resource == "leases" && request.verb == "watch";
-        let watches = requests.iter().filter(is_watch).count();
-        ensure!(watches >= now, "{watches} watches");
+        ensure!(watches()? > before, "no watch has begun");
         Ok(())
     })
     .await?;
@@ -176,12 +187,12 @@ fn an_agent_that_is_told_to_end_closes_its_sessions() {
     inside(async || {
         let mut lab = cluster_with_cairn().await?;
         let (_, addresses) = announced_by_all(&mut lab).await?;
-        let status = lab.node("n1")?.program(AGENT)?.terminate(ENDS_WITHIN).await?;
+        let status = lab.node("n1")?.program(AGENT)?.terminate(AGENT_ENDS_WITHIN).await?;
         ensure!(status.success(), "the agent ended with {status}");
         for address in addresses {
             let nodes = next_hops_of(&lab, address, &["n2", "n3"]);
             // Less than the hold time: the session was closed, not lost.
-            lab.router()?.wait_for_next_hops(&host_prefix(address), nodes, ENDS_WITHIN).await?;
+            lab.router()?.wait_for_next_hops(&host_prefix(address), nodes, AGENT_ENDS_WITHIN).await?;
         }
         Ok(())
     });
