@@ -1,13 +1,14 @@
 //! What Cairn may do: enough, and nothing that it never does. The API server's audit log is the witness.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use k8s_openapi::api::core::v1::Node as NodeObject;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject};
 use kube::{
     Api,
-    api::{DeleteParams, ListParams, Patch, PatchParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 
@@ -25,6 +26,9 @@ use crate::harness::{
 
 /// A right: account, API group, resource, verb.
 type Right = (String, String, String, String);
+
+/// Where a right is given: in a namespace or everywhere, to one object or to all.
+type Scope = (Option<String>, Option<String>);
 
 /// Rights that a lab without trouble does not use: resource, verb, and what uses it.
 const FOR_OTHER_DAYS: &[(&str, &str, &str)] = &[
@@ -82,6 +86,8 @@ pub(super) async fn one_account_suffices(kubernetes: Kubernetes) -> Result<()> {
 /// Nodes join and get their pod CIDRs, a Service comes and goes, one Node is excluded and one goes, somebody looks at the metrics, Cairn ends.
 async fn go_through_the_stories(lab: &mut Lab, flags: &[&str]) -> Result<()> {
     lab.apply_pool_and_peer().await?;
+    wait_for("the API server goes by the rights that it was told of", SOON, async || rights_are_known(lab).await)
+        .await?;
     let (pods, services) =
         (format!("--cluster-cidr={CLUSTER_CIDRS}"), format!("--service-cluster-ip-range={SERVICE_CIDRS}"));
     lab.spawn_controller_with(&[&["--allocate-node-cidrs", &pods, &services], flags].concat())?;
@@ -121,6 +127,8 @@ async fn go_through_the_stories(lab: &mut Lab, flags: &[&str]) -> Result<()> {
         );
         let is_change = |request: &&ApiRequest| request.resource == "noderoutes" && request.verb == "patch";
         ensure!(all.iter().any(|request| is_change(&request)), "no NodeRoute was changed");
+        let surplus = surplus(lab).await?;
+        ensure!(surplus.is_empty(), "granted and never used: {surplus:#?}");
         Ok(())
     })
     .await?;
@@ -133,6 +141,14 @@ async fn judge(lab: &Lab) -> Result<()> {
     let requests = lab.control_plane().requests_by_cairn()?;
     let denied: Vec<_> = requests.iter().filter(|request| request.code == 403).collect();
     ensure!(denied.is_empty(), "denied: {denied:#?}");
+    let rights = granted(lab).await?.len();
+    ensure!(rights > 20, "only {rights} rights were found");
+    Ok(())
+}
+
+/// What is granted and was not used so far, nor is for other days.
+async fn surplus(lab: &Lab) -> Result<Vec<Right>> {
+    let requests = lab.control_plane().requests_by_cairn()?;
     let used: BTreeSet<Right> = requests
         .iter()
         .map(|request| {
@@ -140,29 +156,41 @@ async fn judge(lab: &Lab) -> Result<()> {
             (account, request.group.clone(), request.resource.clone(), request.verb.clone())
         })
         .collect();
-    let granted = granted(lab).await?;
-    ensure!(granted.len() > 20, "only {} rights were found", granted.len());
-    let unused: Vec<_> = granted.difference(&used).collect();
-    for (account, group, resource, verb) in &unused {
-        println!("granted and not used here: {account}: {verb} {resource} {group}");
+    let unused = granted(lab).await?.into_keys().filter(|right| !used.contains(right));
+    let is_for_other_days = |(_, _, resource, verb): &Right| {
+        FOR_OTHER_DAYS.iter().any(|(for_resource, for_verb, _)| for_resource == resource && for_verb == verb)
+    };
+    Ok(unused.filter(|right| !is_for_other_days(right)).collect())
+}
+
+/// An error for a right that is written down and not gone by yet.
+async fn rights_are_known(lab: &Lab) -> Result<()> {
+    let reviews: Api<SubjectAccessReview> = Api::all(lab.kube().clone());
+    for ((account, group, resource, verb), (namespace, name)) in granted(lab).await? {
+        let (resource, subresource) = resource.split_once('/').unwrap_or((&resource, ""));
+        let asked = json!({ "metadata": {}, "spec": {
+            "user": format!("system:serviceaccount:kube-system:{account}"),
+            "resourceAttributes": {
+                "group": group, "resource": resource, "subresource": subresource, "verb": verb,
+                "namespace": namespace, "name": name,
+            },
+        } });
+        let answer = reviews.create(&PostParams::default(), &serde_json::from_value(asked)?).await?;
+        let is_known = answer.status.is_some_and(|status| status.allowed);
+        ensure!(is_known, "{account}: {verb} {resource} {subresource} {group}");
     }
-    let surplus: Vec<_> = unused
-        .into_iter()
-        .filter(|(_, _, resource, verb)| !FOR_OTHER_DAYS.iter().any(|(r, v, _)| r == resource && v == verb))
-        .collect();
-    ensure!(surplus.is_empty(), "granted and never used: {surplus:#?}");
     Ok(())
 }
 
-/// Every right that one of our own roles gives to an account.
-async fn granted(lab: &Lab) -> Result<BTreeSet<Right>> {
+/// Every right that one of our own roles gives to an account, and where, once.
+async fn granted(lab: &Lab) -> Result<BTreeMap<Right, Scope>> {
     let (kube, all) = (lab.kube(), ListParams::default());
     let cluster_roles: Api<ClusterRole> = Api::all(kube.clone());
-    let mut rights = BTreeSet::new();
+    let mut rights = BTreeMap::new();
     for binding in Api::<ClusterRoleBinding>::all(kube.clone()).list(&all).await? {
         if is_ours(&binding.role_ref) {
             let role = cluster_roles.get(&binding.role_ref.name).await.context(binding.role_ref.name)?;
-            rights.extend(of(binding.subjects, role.rules));
+            rights.extend(of(binding.subjects, role.rules, None));
         }
     }
     for namespace in ["kube-system", "cairn-pod-cidrs"] {
@@ -170,7 +198,7 @@ async fn granted(lab: &Lab) -> Result<BTreeSet<Right>> {
         for binding in Api::<RoleBinding>::namespaced(kube.clone(), namespace).list(&all).await? {
             if is_ours(&binding.role_ref) {
                 let role = roles.get(&binding.role_ref.name).await.context(binding.role_ref.name)?;
-                rights.extend(of(binding.subjects, role.rules));
+                rights.extend(of(binding.subjects, role.rules, Some(namespace)));
             }
         }
     }
@@ -181,14 +209,20 @@ fn is_ours(role: &RoleRef) -> bool {
     role.name.starts_with("cairn-")
 }
 
-fn of(subjects: Option<Vec<Subject>>, rules: Option<Vec<PolicyRule>>) -> BTreeSet<Right> {
-    let mut rights = BTreeSet::new();
+fn of(
+    subjects: Option<Vec<Subject>>,
+    rules: Option<Vec<PolicyRule>>,
+    namespace: Option<&str>,
+) -> BTreeMap<Right, Scope> {
+    let mut rights = BTreeMap::new();
     for account in subjects.unwrap_or_default() {
         for rule in rules.iter().flatten() {
+            let name = rule.resource_names.iter().flatten().next();
+            let scope = (namespace.map(str::to_owned), name.cloned());
             for group in rule.api_groups.iter().flatten() {
                 for resource in rule.resources.iter().flatten() {
                     let right = |verb: &String| (account.name.clone(), group.clone(), resource.clone(), verb.clone());
-                    rights.extend(rule.verbs.iter().map(right));
+                    rights.extend(rule.verbs.iter().map(right).map(|right| (right, scope.clone())));
                 }
             }
         }
