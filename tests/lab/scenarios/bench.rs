@@ -49,10 +49,10 @@ fn a_service_set_up_by_hand_answers_the_client_in_both_families() {
 }
 
 async fn both_nodes_answer(lab: &Lab, address: std::net::IpAddr) -> Result<()> {
-    let answers = wait_for(&format!("{address} is answered"), SOON, async || {
-        lab.client()?.answers_by_node(address, service::PORT, 20).await
+    wait_for(&format!("{address} is answered by both nodes"), SOON, async || {
+        let answers = lab.client()?.answers_by_node(address, service::PORT, 20).await?;
+        ensure!(answers.keys().eq(["n1", "n2"]), "answers from {answers:?}");
+        Ok(())
     })
-    .await?;
-    ensure!(answers.keys().eq(["n1", "n2"]), "answers from {answers:?}");
-    Ok(())
+    .await
 }

@@ -207,6 +207,12 @@ fn packets_to_a_pod_that_is_gone_end_on_the_node_instead_of_going_in_circles() {
         let [v4, _] = lab.node("n1")?.pod_cidrs().await?;
         let hops = [lab.node("n1")?.host().v4().into()];
         lab.router()?.wait_for_next_hops(&v4, hops, SOON).await?;
+        wait_for("the router's kernel has the route as well", SOON, async || {
+            let shown = lab.router()?.namespace().exec(["ip", "route", "show", &v4]).await?;
+            ensure!(shown.contains("via"), "{shown}");
+            Ok(())
+        })
+        .await?;
         let gone = v4.replace(".0/24", ".77");
         let node = lab.node("n1")?;
         wait_for("the node's own pod CIDR ends in a blackhole", SOON, async || {

@@ -143,7 +143,8 @@ async fn create_pod(lab: &Lab) -> Result<()> {
 
 /// What the inventory says of the Node stays while the kubelet goes on writing its status.
 async fn outlives_status_updates(lab: &mut Lab) -> Result<()> {
-    let mut heartbeats = vec![last_heartbeat(&lab.node("n1")?.object().await?)?];
+    let first = wait_for("the Node is Ready", SOON, async || last_heartbeat(&lab.node("n1")?.object().await?)).await?;
+    let mut heartbeats = vec![first];
     while heartbeats.len() <= UPDATES {
         let node = wait_for("the kubelet writes its status again", SOON, async || {
             let node = lab.node("n1")?.object().await?;

@@ -17,7 +17,7 @@ use super::{
     first_service::{announced_by_all, has_routes},
     route_monitor::{self, changes_of_ours},
 };
-use crate::harness::{Lab, cairn::AGENT, enclosure::inside, service::host_prefix, wait::stays, wait_for};
+use crate::harness::{Lab, cairn::AGENT, enclosure::inside, node::Node, service::host_prefix, wait::stays, wait_for};
 
 /// Longer than any period of an agent.
 const A_WHILE: Duration = Duration::from_secs(12);
@@ -25,10 +25,23 @@ const A_WHILE: Duration = Duration::from_secs(12);
 /// Every node has its routes; from here on each change of them is written down.
 async fn settled(lab: &mut Lab) -> Result<()> {
     for node in lab.nodes() {
-        wait_for(&format!("{} has its routes", node.name()), SOON, async || has_routes(lab, node).await).await?;
+        wait_for(&format!("{} has its routes", node.name()), SOON, async || {
+            has_routes(lab, node).await?;
+            has_last_resorts(node).await
+        })
+        .await?;
     }
     for name in ["n1", "n2", "n3"] {
         route_monitor::watch(lab, name).await?;
+    }
+    Ok(())
+}
+
+/// What goes to the node's own pods, and to none that there is, ends there.
+async fn has_last_resorts(node: &Node) -> Result<()> {
+    for (family, cidr) in ["-4", "-6"].into_iter().zip(node.pod_cidrs().await?) {
+        let shown = node.exec(["ip", family, "route", "show", "proto", "202"]).await?;
+        ensure!(shown.contains(&format!("blackhole {cidr} ")), "no last resort of {cidr}: {shown}");
     }
     Ok(())
 }
@@ -286,8 +299,12 @@ fn a_host_that_does_not_forward_is_told() {
             Ok(())
         })
         .await?;
-        let log = lab.node("n1")?.program(AGENT)?.log()?;
-        ensure!(log.contains("net.ipv4.ip_forward is 0"), "{log}");
-        Ok(())
+        let agent = lab.node("n1")?.program(AGENT)?;
+        wait_for("its log says so", SOON, async || {
+            let log = agent.log()?;
+            ensure!(log.contains("net.ipv4.ip_forward is 0"), "{log}");
+            Ok(())
+        })
+        .await
     });
 }
