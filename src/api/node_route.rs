@@ -50,6 +50,18 @@ pub enum EntryFlag {
     ExcludedByLabel,
 }
 
+impl EntryFlag {
+    /// Why it may not, in words; `None` when it may.
+    pub fn why_not(self) -> Option<&'static str> {
+        match self {
+            Self::Eligible => None,
+            Self::ExcludedByLabel => {
+                Some("the label node.kubernetes.io/exclude-from-external-load-balancers is on them")
+            }
+        }
+    }
+}
+
 /// How many of so many witnesses are a majority: more than half; none of none.
 pub fn majority(witnesses: usize) -> usize {
     if witnesses == 0 { 0 } else { witnesses / 2 + 1 }

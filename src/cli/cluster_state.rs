@@ -22,7 +22,8 @@ use crate::config::selector::Labels;
 use crate::model::{Scope, ServiceKey};
 use crate::service;
 use crate::service::allocator::Now;
-use crate::service::announced::{Concerned, Entrances, Entry};
+use crate::service::announced::{Concerned, Entry};
+use crate::service::explain::Surroundings;
 use crate::service::plan::Observed;
 
 /// So many objects come with one answer.
@@ -34,20 +35,25 @@ pub(super) struct Server {
     /// How to reach the API server; without it, as ~/.kube/config says, or as the pod's ServiceAccount.
     #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
+    /// The controller runs with this flag: Services without spec.loadBalancerClass are another one's.
+    #[arg(long)]
+    load_balancer_class_only: bool,
 }
 
 impl Server {
     /// Lists everything that decides about addresses.
     pub(super) fn observe(self) -> anyhow::Result<Observed> {
-        self.ask(async |client| observe(client).await)
+        let scope = Scope::of_flag(self.load_balancer_class_only);
+        self.ask(async |client| observe(client, scope).await)
     }
 
     /// Lists everything that decides about addresses, and about the announcements of one Service.
-    pub(super) fn observe_service(self, key: &ServiceKey) -> anyhow::Result<(Observed, Entrances)> {
+    pub(super) fn observe_service(self, key: &ServiceKey) -> anyhow::Result<(Observed, Surroundings)> {
+        let scope = Scope::of_flag(self.load_balancer_class_only);
         self.ask(async |client| {
-            let observed = observe(client).await?;
-            let entrances = entrances(client, &observed, key).await?;
-            Ok((observed, entrances))
+            let observed = observe(client, scope).await?;
+            let around = surroundings(client, &observed, key).await?;
+            Ok((observed, around))
         })
     }
 
@@ -71,7 +77,7 @@ pub(super) fn time(seconds: i64) -> String {
     Timestamp::from_second(seconds).unwrap_or_default().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-async fn observe(client: &Client) -> anyhow::Result<Observed> {
+async fn observe(client: &Client, scope: Scope) -> anyhow::Result<Observed> {
     let services: Vec<Service> = list(&Api::all(client.clone())).await?;
     let pools: Vec<AddressPool> = list(&Api::all(client.clone())).await?;
     let nodes: Vec<Node> = list(&Api::all(client.clone())).await?;
@@ -82,7 +88,7 @@ async fn observe(client: &Client) -> anyhow::Result<Observed> {
         cidrs => cidrs?,
     };
     Ok(Observed {
-        scope: Scope::Default,
+        scope,
         services: services.iter().filter_map(views::service).map(|view| (view.key.clone(), Arc::new(view))).collect(),
         pools: pools
             .iter()
@@ -103,33 +109,43 @@ async fn observe(client: &Client) -> anyhow::Result<Observed> {
     })
 }
 
-/// All nodes' entries, and the endpoints of one Service.
-async fn entrances(client: &Client, observed: &Observed, key: &ServiceKey) -> anyhow::Result<Entrances> {
+/// What is known of all nodes, and the endpoints of one Service.
+async fn surroundings(client: &Client, observed: &Observed, key: &ServiceKey) -> anyhow::Result<Surroundings> {
     let routes: Vec<NodeRoute> = list(&Api::all(client.clone())).await?;
     let reports: Vec<NodeReport> = list(&Api::all(client.clone())).await?;
     let own = ListParams::default().labels(&format!("{SERVICE_NAME}={}", key.name()));
     let slices: Vec<EndpointSlice> = list_some(&Api::namespaced(client.clone(), key.namespace()), own).await?;
-    let reports: BTreeMap<_, _> = reports.into_iter().map(|report| (report.name_any(), report.status)).collect();
     let advertisements: Vec<Advertisement> = list(&Api::all(client.clone())).await?;
     let pools: Vec<AddressPool> = list(&Api::all(client.clone())).await?;
-    let (mut entrances, mut concerned) = (Entrances::default(), Concerned::default());
+    let mut around = Surroundings {
+        flags: routes
+            .iter()
+            .filter_map(|route| Some((route.name_any().parse().ok()?, service::entry(route)?)))
+            .collect(),
+        reports: reports
+            .into_iter()
+            .filter_map(|report| Some((report.name_any().parse().ok()?, report.status?)))
+            .collect(),
+        ..Surroundings::default()
+    };
+    let Surroundings { entrances, flags, reports } = &mut around;
+    let mut concerned = Concerned::default();
     entrances.set_selection(
         &by_name(&advertisements, config::Advertisement::of),
         &by_name(&pools, PoolView::of),
         |_| Labels::new(),
         &mut concerned,
     );
-    for route in routes {
-        let Ok(name) = route.name_any().parse() else { continue };
-        let report = reports.get(&route.name_any()).and_then(Option::as_ref);
-        let node = observed.nodes.get(&name).map(|node| &**node);
+    for (name, flag) in flags {
+        let node = observed.nodes.get(name).map(|node| &**node);
         let labels = node.map(|node| node.labels.clone()).unwrap_or_default();
-        entrances.set_node(name, Entry::of(service::entry(&route), node, report), &labels, &mut concerned);
+        let entry = Entry::of(Some(*flag), node, reports.get(name));
+        entrances.set_node(name.clone(), entry, &labels, &mut concerned);
     }
     for slice in slices {
         entrances.set_slice(&slice.name_any(), service::endpoints(&slice).map(Arc::new), &mut concerned);
     }
-    Ok(entrances)
+    Ok(around)
 }
 
 /// The views of objects, by their names.

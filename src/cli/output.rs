@@ -1,8 +1,40 @@
 //! What a verb says on the standard output, which can close or be full.
 
+use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
 
 use anyhow::Context;
+use serde::Serialize;
+
+/// For whom it is said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Format {
+    /// For people; it may be worded otherwise in the next version.
+    Text,
+    /// For scripts.
+    Json,
+}
+
+/// How a verb says what it has found.
+#[derive(Debug, clap::Args)]
+pub(super) struct Output {
+    /// How to say it.
+    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
+    output: Format,
+}
+
+impl Output {
+    /// Says it on the standard output.
+    ///
+    /// # Errors
+    /// As [`print`].
+    pub(super) fn say(&self, what: &(impl Display + Serialize)) -> anyhow::Result<()> {
+        match self.output {
+            Format::Text => print(&what.to_string()),
+            Format::Json => print(&format!("{}\n", serde_json::to_string_pretty(what)?)),
+        }
+    }
+}
 
 /// Writes to the standard output.
 ///

@@ -6,7 +6,7 @@ use anyhow::bail;
 use clap::Subcommand;
 
 use super::cluster_state::{self, Server};
-use super::output;
+use super::output::Output;
 use crate::model::PoolName;
 use crate::service::explain;
 
@@ -26,6 +26,8 @@ enum What {
         pool: Option<PoolName>,
         #[command(flatten)]
         server: Server,
+        #[command(flatten)]
+        output: Output,
     },
 }
 
@@ -35,13 +37,12 @@ impl Args {
     /// # Errors
     /// When the cluster cannot be read, or has no such object, or the standard output cannot be written.
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        let What::Pool { pool, server } = self.what;
+        let What::Pool { pool, server, output } = self.what;
         let observed = server.observe()?;
         if let Some(pool) = pool.as_ref().filter(|pool| !observed.pools.contains_key(*pool)) {
             bail!("there is no AddressPool {pool}");
         }
-        let explained = explain::pools(&observed, pool.as_ref(), cluster_state::now(), cluster_state::time);
-        output::print(&explained.to_string())?;
+        output.say(&explain::pools(&observed, pool.as_ref(), cluster_state::now(), cluster_state::time))?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -62,6 +62,11 @@ impl SourceRanges {
         Some(Self { place, ranges, unread })
     }
 
+    /// Those that parse, in order, without those that lie within others.
+    pub fn ranges(&self) -> &[Prefix] {
+        &self.ranges
+    }
+
     /// The ranges of one family, none of which overlap; `None` when everyone is admitted, which one range of
     /// length 0, of either family, says. A family of which there is no range admits nobody.
     pub fn admitted(&self, family: Family) -> Option<impl Iterator<Item = Prefix> + '_> {

@@ -10,6 +10,7 @@
 //! A report counts sessions and names none: which routers an Advertisement has told is not looked at.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::selection::{Selection, Speakers};
@@ -109,6 +110,19 @@ impl Entry {
             Some(_) => Self::NoSession,
         })
     }
+}
+
+/// Why a node that may be an entry announces no address of a Service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Hindrance {
+    /// No endpoint of it is ready, on any node.
+    NoReadyEndpoint,
+    /// Its `externalTrafficPolicy` is Local, and no ready endpoint is on the node.
+    NoLocalEndpoint,
+    /// Advertisements select its addresses, and none of them has routers told.
+    Withheld,
+    /// Advertisements select its addresses, and none of them selects the node.
+    NotSelected,
 }
 
 /// Where one EndpointSlice has endpoints that traffic may go to.
@@ -330,17 +344,31 @@ impl Entrances {
         service.ingress.iter().filter_map(|entry| entry.ip).map(|address| self.selection.speakers(service, address))
     }
 
-    /// The nodes that may take a Service's traffic and announce an address of it, and what they are.
-    pub fn entries_of(&self, service: &ServiceView) -> Vec<(&NodeName, Entry)> {
+    /// The addresses of a Service that a node announces if a router listens to it and it may be an entry; why none, if
+    /// none.
+    pub fn announced_on(&self, service: &ServiceView, node: &NodeName) -> Result<Vec<IpAddr>, Hindrance> {
         let with_endpoints = self.nodes_of(&service.key);
-        let is_right = |node: &NodeName| match service.external_traffic_policy {
-            TrafficPolicy::Cluster => !with_endpoints.is_empty(),
-            TrafficPolicy::Local => with_endpoints.contains(node),
-        };
-        let speakers: Vec<_> = self.speakers(service).collect();
-        let announces = |known: &Known| speakers.is_empty() || speakers.iter().any(|these| known.is_one_of(these));
-        let right = self.nodes.iter().filter(|(node, known)| is_right(node) && announces(known));
-        right.map(|(node, known)| (node, known.entry)).collect()
+        if with_endpoints.is_empty() {
+            return Err(Hindrance::NoReadyEndpoint);
+        }
+        if service.external_traffic_policy == TrafficPolicy::Local && !with_endpoints.contains(node) {
+            return Err(Hindrance::NoLocalEndpoint);
+        }
+        let known = self.nodes.get(node);
+        let (mut announced, mut why) = (Vec::new(), Hindrance::Withheld);
+        for address in service.ingress.iter().filter_map(|entry| entry.ip) {
+            match self.selection.speakers(service, address) {
+                Speakers::Nobody => {}
+                speakers if known.is_some_and(|known| known.is_one_of(&speakers)) => announced.push(address),
+                _ => why = Hindrance::NotSelected,
+            }
+        }
+        if announced.is_empty() { Err(why) } else { Ok(announced) }
+    }
+
+    /// What is known of a node that may be an entry.
+    pub fn entry(&self, node: &NodeName) -> Option<Entry> {
+        self.nodes.get(node).map(|known| known.entry)
     }
 
     /// Whether a Service has an endpoint on one of these nodes.
@@ -510,7 +538,8 @@ mod tests {
             &mut Concerned::default(),
         );
         assert_eq!(entrances.announcement(&service), Announcement::Withheld);
-        assert_eq!(entrances.entries_of(&service), [(&name("n1"), Entry::Heard)], "of the other");
+        let other = service.ingress[0].ip.expect("an address");
+        assert_eq!(entrances.announced_on(&service, &name("n1")), Ok(vec![other]), "the other");
         service.ingress.pop();
         assert_eq!(entrances.announcement(&service), Announcement::Bgp);
     }

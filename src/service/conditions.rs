@@ -4,7 +4,9 @@
 //! counts or names what follows the node set: a Node that comes or goes writes no Service.
 
 use std::borrow::Cow;
+use std::fmt;
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::announced::Announcement;
@@ -55,20 +57,60 @@ impl Wanted {
     }
 }
 
-/// What both conditions are to say, in a line each, and what they say instead. `time` writes seconds since 1970.
-pub fn told(said: &ServiceConditions, wanted: &Wanted, time: impl Fn(i64) -> String) -> [String; 2] {
-    let line = |said: &Option<ServiceCondition>, saying: &Saying| {
-        let Saying { status, reason, message } = saying;
-        let said = match said {
-            Some(said) if said.says.status == *status && said.says.reason == *reason => {
-                format!(", since {}", time(said.since_seconds))
-            }
-            Some(ServiceCondition { says, .. }) => format!(" (its condition says {:?}, {})", says.status, says.reason),
-            None => " (it has no such condition yet)".to_owned(),
-        };
-        format!("{status:?}, {reason}: {message}{said}")
+/// What a condition is to say, and what it says, for people to read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Told {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    status: Truth,
+    reason: &'static str,
+    message: Cow<'static, str>,
+    /// Since when it says so; `None` when it does not.
+    since: Option<String>,
+    /// What it says instead.
+    says_instead: Option<Instead>,
+}
+
+/// What a condition says that is to say something else.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct Instead {
+    status: Truth,
+    reason: String,
+}
+
+/// What both conditions are to say, and what they say. `time` writes seconds since 1970.
+pub fn told(said: &ServiceConditions, wanted: &Wanted, time: impl Fn(i64) -> String) -> [Told; 2] {
+    let told = |kind, said: &Option<ServiceCondition>, saying: &Saying| {
+        let Saying { status, reason, ref message } = *saying;
+        let (same, other): (Vec<_>, Vec<_>) =
+            said.iter().partition(|said| said.says.status == status && said.says.reason == reason);
+        Told {
+            kind,
+            status,
+            reason,
+            message: message.clone(),
+            since: same.first().map(|said| time(said.since_seconds)),
+            says_instead: other
+                .first()
+                .map(|said| Instead { status: said.says.status, reason: said.says.reason.clone() }),
+        }
     };
-    [line(&said.address_assigned, &wanted.address_assigned), line(&said.announced, &wanted.announced)]
+    [
+        told(ADDRESS_ASSIGNED, &said.address_assigned, &wanted.address_assigned),
+        told(ANNOUNCED, &said.announced, &wanted.announced),
+    ]
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}, {}: {}", self.status, self.reason, self.message)?;
+        match (&self.since, &self.says_instead) {
+            (Some(since), _) => write!(f, ", since {since}"),
+            (None, Some(Instead { status, reason })) => write!(f, " (its condition still says {status:?}, {reason})"),
+            (None, None) => f.write_str(" (its status does not say so yet)"),
+        }
+    }
 }
 
 /// Whether a Service's conditions say something else; a Service that is not ours has none of ours.

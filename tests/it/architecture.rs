@@ -128,6 +128,7 @@ const PURE: &[&str] = &[
     "service/allocator",
     "service/announced.rs",
     "service/conditions.rs",
+    "service/explain",
     "service/explain.rs",
     "service/leaving.rs",
     "service/pace.rs",
