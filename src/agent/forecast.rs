@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde::Serialize;
+
 use crate::agent::desired::{self, Memory};
 use crate::agent::imports::ImportPlan;
 use crate::agent::routes::RoutePlan;
@@ -14,7 +16,7 @@ use crate::kernel::route::{KernelRoute, RouteKind};
 use crate::model::{FibRoute, FibWish, Moment, Rank};
 
 /// What would happen.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Forecast {
     /// What would be done, and what cannot be, by destination.
     pub steps: Vec<Step>,
@@ -23,7 +25,7 @@ pub struct Forecast {
 }
 
 /// One route that is not as it should be.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Step {
     /// Where packets want to go; a pod CIDR that does not parse as it is written.
     pub destination: String,
@@ -36,7 +38,8 @@ pub struct Step {
 }
 
 /// What would be done about a route.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Verb {
     /// It would be added.
     Add,

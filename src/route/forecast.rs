@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use serde::Serialize;
+
 use super::case::GRACE;
 use super::plan::{Observed, ObservedRoute, Plan, Planner, RouteAction};
 use super::spec::Responsibility;
@@ -11,7 +13,8 @@ use crate::model::Moment;
 use crate::model::views::Truth;
 
 /// The writes, in order, one a line.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[serde(transparent)]
 pub struct Forecast(Vec<String>);
 
 /// Plans a saved state: what would be written at once, and what once nobody had anything to add for
@@ -38,8 +41,10 @@ fn told(plan: &Plan, observed: &Observed) -> Vec<String> {
         RouteAction::Write { owner_uid, spec } => {
             let why = why(observed.node_routes.get(name).map(|known| &**known), owner_uid, spec);
             let NodeRouteSpec { addresses, pod_cidrs, witnesses, .. } = spec;
-            let [addresses, cidrs, witnesses] = [addresses, pod_cidrs, witnesses].map(|items| items.join(","));
-            format!("write NodeRoute {name}: {why}; addresses {addresses}, pod CIDRs {cidrs}, witnesses {witnesses}")
+            let parts = [("addresses", addresses), ("pod CIDRs", pod_cidrs), ("witnesses", witnesses)];
+            let said = parts.into_iter().filter(|(_, items)| !items.is_empty());
+            let said: Vec<_> = said.map(|(what, items)| format!("{what} {}", items.join(","))).collect();
+            format!("write NodeRoute {name}: {why}; {}", said.join(", "))
         }
     });
     let conditions = plan.conditions.iter().map(|(name, write)| {
