@@ -56,6 +56,18 @@ pub struct NewConditions {
     pub conditions: Vec<Condition>,
 }
 
+impl Condition {
+    /// Whether it is as whoever made the object will want it. What the inventory says on purpose is.
+    pub fn is_well(&self) -> bool {
+        use ConditionReason::{Decommissioned, Maintenance, Planned};
+        let good = match self.kind {
+            ConditionType::Ready | ConditionType::Matched | ConditionType::ResolvedRefs => ConditionStatus::True,
+            ConditionType::Conflict | ConditionType::Draining => ConditionStatus::False,
+        };
+        self.status == good || matches!(self.reason, Planned | Maintenance | Decommissioned)
+    }
+}
+
 /// What a condition is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum ConditionType {
@@ -129,4 +141,36 @@ pub enum ConditionReason {
     Decommissioned,
     /// The inventory's files take it out of service together with too many others.
     RemovalHeld,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_meant_is_well() {
+        use ConditionReason::{
+            AddressesKept, AddressesTaken, Decommissioned, Invalid, NoConflict, NotMatched, Planned, ReferenceNotFound,
+            RemovalHeld, Valid,
+        };
+        use ConditionStatus::{False, True, Unknown};
+        use ConditionType::{Conflict, Draining, Ready, ResolvedRefs};
+        for (kind, status, reason, want) in [
+            (Ready, True, Valid, true),
+            (Ready, False, Invalid, false),
+            (Ready, Unknown, RemovalHeld, false),
+            (Ready, False, NotMatched, false),
+            (Ready, False, Planned, true),
+            (Ready, False, Decommissioned, true),
+            (Conflict, False, NoConflict, true),
+            (Conflict, True, AddressesTaken, false),
+            (Draining, True, AddressesKept, false),
+            (ResolvedRefs, False, ReferenceNotFound, false),
+        ] {
+            let (message, last_transition_time) = (String::new(), String::new());
+            let condition =
+                super::Condition { kind, status, reason, message, last_transition_time, observed_generation: None };
+            assert_eq!(condition.is_well(), want, "{kind:?} {status:?} {reason:?}");
+        }
+    }
 }

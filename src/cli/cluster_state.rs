@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::ServiceCIDR;
@@ -13,7 +14,9 @@ use kube::api::ListParams;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
-use crate::api::{AddressPool, Advertisement, NodeReport, NodeRoute};
+use super::controller::flags::MAIN_LEASE;
+use super::overview::Seen;
+use crate::api::{AddressPool, Advertisement, BgpPeer, Condition, ConditionType, Machine, NodeReport, NodeRoute};
 use crate::cluster::views::SERVICE_NAME;
 use crate::cluster::{client, clock, views};
 use crate::config;
@@ -26,6 +29,11 @@ use crate::service::announced::{Concerned, Entry};
 use crate::service::explain::Surroundings;
 use crate::service::plan::Observed;
 
+/// Where the Lease is whose holder leads, unless flags name another.
+const LEASE_NAMESPACE: &str = "kube-system";
+/// The conditions of what people write, those that say most first.
+const ALL: [ConditionType; 4] =
+    [ConditionType::Conflict, ConditionType::ResolvedRefs, ConditionType::Draining, ConditionType::Ready];
 /// So many objects come with one answer.
 const PAGE: u32 = 500;
 
@@ -55,6 +63,12 @@ impl Server {
             let around = surroundings(client, &observed, key).await?;
             Ok((observed, around))
         })
+    }
+
+    /// Lists what a look at the whole of it is made of.
+    pub(super) fn see(self) -> anyhow::Result<Seen> {
+        let scope = Scope::of_flag(self.load_balancer_class_only);
+        self.ask(async |client| see(client, scope).await)
     }
 
     fn ask<T>(self, questions: impl AsyncFnOnce(&Client) -> anyhow::Result<T>) -> anyhow::Result<T> {
@@ -107,6 +121,59 @@ async fn observe(client: &Client, scope: Scope) -> anyhow::Result<Observed> {
             })
             .collect(),
     })
+}
+
+async fn see(client: &Client, scope: Scope) -> anyhow::Result<Seen> {
+    let leases: Api<Lease> = Api::namespaced(client.clone(), LEASE_NAMESPACE);
+    let lease = leases.get_opt(MAIN_LEASE).await.with_context(|| format!("cannot get Lease {MAIN_LEASE}"))?;
+    let nodes: Vec<Node> = list(&Api::all(client.clone())).await?;
+    let reports: Vec<NodeReport> = list(&Api::all(client.clone())).await?;
+    let services: Vec<Service> = list(&Api::all(client.clone())).await?;
+    let machines: Vec<Machine> = list(&Api::all(client.clone())).await?;
+    let pools: Vec<AddressPool> = list(&Api::all(client.clone())).await?;
+    let advertisements: Vec<Advertisement> = list(&Api::all(client.clone())).await?;
+    let peers: Vec<BgpPeer> = list(&Api::all(client.clone())).await?;
+    Ok(Seen {
+        leader: lease.and_then(|lease| holder(&lease, Timestamp::now().as_second())),
+        nodes: nodes.iter().filter_map(views::node).collect(),
+        reports: reports
+            .into_iter()
+            .filter_map(|report| Some((report.name_any().parse().ok()?, report.status?)))
+            .collect(),
+        services: services.iter().filter_map(views::service).collect(),
+        scope,
+        objects: BTreeMap::from([
+            (
+                "machines",
+                faults(&machines, &[ConditionType::Ready], |machine| Some(&machine.status.as_ref()?.conditions)),
+            ),
+            ("pools", faults(&pools, &ALL, |pool| Some(&pool.status.as_ref()?.conditions))),
+            ("advertisements", faults(&advertisements, &ALL, |one| Some(&one.status.as_ref()?.conditions))),
+            ("peers", faults(&peers, &ALL, |peer| Some(&peer.status.as_ref()?.conditions))),
+        ]),
+    })
+}
+
+/// Who holds a Lease that has not run out.
+fn holder(lease: &Lease, now_seconds: i64) -> Option<String> {
+    let spec = lease.spec.as_ref()?;
+    let ends = spec.renew_time.as_ref()?.0.as_second() + i64::from(spec.lease_duration_seconds?);
+    spec.holder_identity.clone().filter(|holder| !holder.is_empty() && now_seconds <= ends)
+}
+
+/// The names of objects, and what of these conditions is not as it should be: the first.
+fn faults<K: ResourceExt>(
+    objects: &[K],
+    of: &[ConditionType],
+    conditions: impl Fn(&K) -> Option<&Vec<Condition>>,
+) -> Vec<(String, Option<String>)> {
+    let fault = |object: &K| {
+        let all = conditions(object)?;
+        let of_kind = |kind: &ConditionType| all.iter().find(|one| one.kind == *kind && !one.is_well());
+        let wrong = of.iter().find_map(of_kind)?;
+        Some(format!("{:?} {:?}, {:?}: {}", wrong.kind, wrong.status, wrong.reason, wrong.message))
+    };
+    objects.iter().map(|object| (object.name_any(), fault(object))).collect()
 }
 
 /// What is known of all nodes, and the endpoints of one Service.

@@ -6,6 +6,7 @@ mod controller;
 mod explain;
 mod mistake;
 mod output;
+mod overview;
 mod plan;
 mod signal;
 mod status;

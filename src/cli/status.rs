@@ -7,14 +7,23 @@ use clap::Subcommand;
 
 use super::cluster_state::{self, Server};
 use super::output::Output;
+use super::overview::overview;
 use crate::model::PoolName;
 use crate::service::explain;
 
 /// Show how things are now. Reads the cluster and changes nothing.
+///
+/// Without a command: who leads, and of nodes, agents, routes, sessions, Services and what you have written, how many are
+/// well, and what is missing of each. '-o json' tells all that is missing, and not the first five alone.
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
     #[command(subcommand)]
-    what: What,
+    what: Option<What>,
+    #[command(flatten)]
+    server: Server,
+    #[command(flatten)]
+    output: Output,
 }
 
 #[derive(Debug, Subcommand)]
@@ -37,12 +46,16 @@ impl Args {
     /// # Errors
     /// When the cluster cannot be read, or has no such object, or the standard output cannot be written.
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        let What::Pool { pool, server, output } = self.what;
-        let observed = server.observe()?;
-        if let Some(pool) = pool.as_ref().filter(|pool| !observed.pools.contains_key(*pool)) {
-            bail!("there is no AddressPool {pool}");
+        match self.what {
+            None => self.output.say(&overview(&self.server.see()?))?,
+            Some(What::Pool { pool, server, output }) => {
+                let observed = server.observe()?;
+                if let Some(pool) = pool.as_ref().filter(|pool| !observed.pools.contains_key(*pool)) {
+                    bail!("there is no AddressPool {pool}");
+                }
+                output.say(&explain::pools(&observed, pool.as_ref(), cluster_state::now(), cluster_state::time))?;
+            }
         }
-        output.say(&explain::pools(&observed, pool.as_ref(), cluster_state::now(), cluster_state::time))?;
         Ok(ExitCode::SUCCESS)
     }
 }

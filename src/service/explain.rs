@@ -154,7 +154,8 @@ fn not_served(service: &ServiceView, scope: Scope) -> Option<String> {
         });
     }
     if service.is_ignored() {
-        return Some(format!("its annotation {IGNORE} is \"true\", so it is left alone"));
+        let text = service.annotations.get(IGNORE).map(String::as_str).unwrap_or_default();
+        return Some(format!("its annotation {IGNORE} is {text:?}, so it is left alone"));
     }
     service.is_deleting.then(|| "it is being deleted".to_owned())
 }
@@ -205,7 +206,7 @@ impl fmt::Display for ServiceExplained {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "Service {}", self.service)?;
         if let Some(why) = &self.not_served {
-            writeln!(f, "  not served  Cairn sees to nothing here: {why}")?;
+            writeln!(f, "  not served  {why}")?;
         }
         if let Some(served) = &self.served {
             writeln!(f, "  asks for    {}", served.asks_for)?;

@@ -62,6 +62,7 @@ const PURE: &[&str] = &[
     "model",
     "api",
     "cli/controller/value.rs",
+    "cli/overview.rs",
     "cluster/queue.rs",
     "cluster/throttle.rs",
     "config/advertisement.rs",

@@ -167,6 +167,9 @@ fn keep(lab: &Lab, addresses: [IpAddr; 2]) -> Result<()> {
     let kubeconfig = lab.control_plane().admin_kubeconfig().display();
     println!("\nThe lab stays up. To look around from another terminal:");
     println!("  {way_in} {kubectl} --cache-dir {WORK}/cache --kubeconfig {kubeconfig} get nodes,services -o wide");
+    let cairn = format!("{way_in} env KUBECONFIG={kubeconfig} {}", env!("CARGO_BIN_EXE_cairn"));
+    println!("  {cairn} status");
+    println!("  {cairn} explain service default/web");
     let birdc = binaries::program("birdc");
     println!("  {way_in} ip netns exec r {} -s {WORK}/bird.ctl show route", birdc.display());
     println!("  {way_in} ip netns exec n1 ip route show proto 202");

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::Surroundings;
 use super::and;
 use crate::api::{EntryFlag, NoEntry, NodeReportStatus};
-use crate::model::views::{NodeView, ServiceView};
+use crate::model::views::{NodeView, ServiceView, Truth};
 use crate::model::{NodeName, ServiceKey};
 use crate::service::announced::{Entry, Hindrance};
 
@@ -30,7 +30,9 @@ pub(super) enum Stand {
         /// Why.
         reason: NoEntry,
     },
-    /// Its agent has not said how things are since the node started, or its kubelet is silent.
+    /// Its kubelet is silent: the machine may be dead, and nothing that was said of it counts.
+    KubeletSilent,
+    /// Its agent has not said how things are since the node started.
     NotHeardOf,
     /// No router listens to it.
     NoSession,
@@ -76,8 +78,8 @@ pub(super) fn groups(
         return Vec::new();
     }
     let mut groups = BTreeMap::<_, Vec<_>>::new();
-    for name in nodes.keys() {
-        groups.entry(stand(service, name, around)).or_default().push(name.clone());
+    for (name, node) in nodes {
+        groups.entry(stand(service, node, around)).or_default().push(name.clone());
     }
     let group = |(stand, nodes): (Stand, Vec<NodeName>)| {
         let report = nodes.first().and_then(|first| around.reports.get(first));
@@ -86,7 +88,8 @@ pub(super) fn groups(
     groups.into_iter().map(group).collect()
 }
 
-fn stand(service: &ServiceView, node: &NodeName, around: &Surroundings) -> Stand {
+fn stand(service: &ServiceView, view: &NodeView, around: &Surroundings) -> Stand {
+    let node = &view.name;
     let Some(entry) = around.flags.get(node).copied() else { return Stand::NoNodeRoute };
     if let Some(why) = entry.why_not() {
         return Stand::NotEligible { entry, why };
@@ -100,6 +103,7 @@ fn stand(service: &ServiceView, node: &NodeName, around: &Surroundings) -> Stand
     };
     let report = around.reports.get(node);
     match around.entrances.entry(node) {
+        None | Some(Entry::Silent) if view.ready == Some(Truth::Unknown) => Stand::KubeletSilent,
         None | Some(Entry::Silent) => Stand::NotHeardOf,
         Some(Entry::NoSession) if report.is_some_and(|report| report.bgp.peers == 0) => Stand::NoPeer,
         Some(Entry::NoSession) => Stand::NoSession,
@@ -143,7 +147,8 @@ impl fmt::Display for Stand {
             Self::Refused { reason } => {
                 return write!(f, "have a session, and their agents do not announce it: {reason:?}");
             }
-            Self::NotHeardOf => "have not reported since they started, or their kubelets are silent",
+            Self::KubeletSilent => "are not heard of: their kubelets are silent",
+            Self::NotHeardOf => "are not heard of: their agents have not reported since the nodes started",
             Self::NoSession => "have no session with a router",
             Self::NoPeer => "have no router to talk to: no BgpPeer has a nodeSelector that takes them",
             Self::NotSelected => "are left out by the nodeSelectors of the Advertisements that select its addresses",

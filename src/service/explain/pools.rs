@@ -5,7 +5,6 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 
-use crate::api::{ConditionStatus, ConditionType};
 use crate::model::{Family, PoolName, ServiceKey};
 use crate::service::allocator::{Counts, Ledger, Now};
 use crate::service::plan::{self, Observed};
@@ -64,11 +63,7 @@ pub fn pools(observed: &Observed, only: Option<&PoolName>, now: Now, time: fn(i6
 fn explained(observed: &Observed, ledger: &Ledger, name: &PoolName, time: fn(i64) -> String) -> Option<PoolExplained> {
     let conditions = &observed.pools.get(name)?.status.conditions;
     let report = ledger.report(name)?;
-    let faults = conditions.iter().filter(|condition| {
-        let is_good =
-            if condition.kind == ConditionType::Ready { ConditionStatus::True } else { ConditionStatus::False };
-        condition.status != is_good
-    });
+    let faults = conditions.iter().filter(|condition| !condition.is_well());
     let held = |key: &&ServiceKey, address: &IpAddr| {
         observed.services.get(*key).is_some_and(|view| view.ingress.iter().any(|entry| entry.ip == Some(*address)))
     };

@@ -9,7 +9,7 @@ use crate::config::Advertisement;
 use crate::config::last_good::Checked;
 use crate::config::selector::Labels;
 use crate::model::SourceRanges;
-use crate::model::views::{EndpointCounts, EndpointView, Ingress, IpMode, NodeView, TrafficPolicy};
+use crate::model::views::{EndpointCounts, EndpointView, Ingress, IpMode, NodeView, TrafficPolicy, Truth};
 use crate::service::announced::{Concerned, Entry};
 use crate::service::cases;
 
@@ -126,7 +126,7 @@ fn a_service_that_is_not_served_hears_the_one_reason_and_nothing_of_pools() {
         observed.services.insert(view.key.clone(), Arc::new(view));
         let told = explain(&observed, &Surroundings::default(), "web").to_string();
         let want = format!(
-            "Service default/web\n  not served  Cairn sees to nothing here: {want}\n  \
+            "Service default/web\n  not served  {want}\n  \
              has         no address, since it was created at @1800000000\n"
         );
         assert_eq!(told, want, "{name}");
@@ -187,7 +187,8 @@ fn part<'a>(told: &'a str, heading: &str) -> Vec<&'a str> {
 fn each_node_says_what_it_is_to_the_service() {
     let name = |node: &str| -> NodeName { node.parse().expect("a name") };
     let web = || service_of("web", Some("10.60.0.10"));
-    let (nodes, mut around) = nodes(7);
+    let (mut nodes, mut around) = nodes(8);
+    nodes[7].ready = Some(Truth::Unknown);
     around.flags.insert(name("n2"), EntryFlag::ExcludedByLabel);
     around.flags.remove(&name("n3"));
     let report = |node: &str| around.reports[&name(node)].clone();
@@ -215,11 +216,12 @@ fn each_node_says_what_it_is_to_the_service() {
     around.reports.remove(&name("n7"));
     look(&nodes, &mut around, &["n1"], &[]);
     assert_eq!(
-        part(&told_of(web(), &around, &nodes), "Nodes, 7 in all"),
+        part(&told_of(web(), &around, &nodes), "Nodes, 8 in all"),
         [
             "  1 announce it by BGP: n1",
             "  1 have a session, and their agents do not announce it: AddressOfAnother: n6",
-            "  1 have not reported since they started, or their kubelets are silent: n7",
+            "  1 are not heard of: their kubelets are silent: n8",
+            "  1 are not heard of: their agents have not reported since the nodes started: n7",
             "  1 have no session with a router: n4 (BgpPeer tor: refused)",
             "  1 have no router to talk to: no BgpPeer has a nodeSelector that takes them: n5",
             "  1 are no entry for any Service: the label node.kubernetes.io/exclude-from-external-load-balancers is on them: n2",
