@@ -409,6 +409,29 @@ mod tests {
     }
 
     #[test]
+    fn what_is_neither_true_nor_false_is_told_and_nothing_is_given() {
+        for (text, is_ignored, is_told) in [
+            ("true", true, false),
+            (" True ", true, false),
+            ("1", true, false),
+            ("false", false, false),
+            ("yes", false, true),
+            ("", false, true),
+        ] {
+            for name in [IGNORE, READDRESS] {
+                let view = view(&[(name, text)], None);
+                let request = Request::of(&view);
+                assert_eq!(
+                    (view.is_ignored(), request.may_move),
+                    (is_ignored && name == IGNORE, is_ignored && name == READDRESS)
+                );
+                let told = Note::TruthMalformed { field: name.to_owned(), text: text.to_owned() };
+                assert_eq!(request.wish.err(), is_told.then_some(told), "{name}: {text:?}");
+            }
+        }
+    }
+
+    #[test]
     fn an_address_is_of_a_family_the_service_has() {
         let single = ServiceView { ip_families: vec![Family::V6], ..view(&[], Some("10.60.0.1")) };
         let address = "10.60.0.1".parse().expect("an address");
