@@ -149,7 +149,8 @@ impl Check {
         let field = FieldPath::of("inventory").field("files");
         for (index, path) in config.inventory_files.iter().enumerate() {
             let field = field.entry(index);
-            if path.exists() {
+            // One that cannot be looked at is there: what is wrong with it is told when it is read.
+            if path.try_exists().unwrap_or(true) {
                 let files = self.faults.take(source::expand(std::slice::from_ref(path)));
                 for file in files.into_iter().flatten() {
                     self.inventory_files.insert(real(&file));

@@ -238,6 +238,19 @@ fn a_cloud_config_brings_the_files_it_names() {
 }
 
 #[test]
+fn a_link_in_circles_is_there_and_cannot_be_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    std::os::unix::fs::symlink(path("one.yaml"), path("other.yaml")).expect("a link");
+    std::os::unix::fs::symlink(path("other.yaml"), path("one.yaml")).expect("a link");
+    let config = "apiVersion: config.cairn.dev/v1alpha1\nkind: CloudConfig\ninventory: {files: [one.yaml]}\n";
+    fs::write(path("c.yaml"), config).expect("a file");
+    let (verdict, printed) = validate(&[path("c.yaml")]);
+    assert_eq!(verdict, Verdict::Faulty);
+    assert!(printed.contains("one.yaml: cannot be read (Too many levels of symbolic links"), "{printed}");
+}
+
+#[test]
 fn files_are_checked_side_by_side() {
     let other = POOL.replace("10.60.0.0/24", "10.60.0.128-10.60.1.4");
     let locations = "apiVersion: inventory.cairn.dev/v1\nkind: Inventory\nlocations: {r1: {}}\nmachines: [{id: b}]\n";
