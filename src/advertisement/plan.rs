@@ -79,7 +79,7 @@ pub fn plan(observed: &Observed, now: &str) -> Plan {
             Err(faults) => {
                 let unknown = || "what it refers to is not looked at while it has faults".to_owned();
                 (
-                    Verdict::new(ConditionStatus::False, ConditionReason::Invalid, faults.in_one_line()),
+                    Verdict::new(ConditionStatus::False, ConditionReason::Invalid, faults.in_a_condition()),
                     Verdict::new(ConditionStatus::Unknown, ConditionReason::Invalid, unknown()),
                     Verdict::new(ConditionStatus::Unknown, ConditionReason::Invalid, unknown()),
                 )

@@ -160,8 +160,8 @@ pub struct L2Advertisement {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AdvertisementStatus {
-    /// `Ready`: every field is right and the Advertisement is in force. `ResolvedRefs`: each pool and peer it
-    /// names exists, and its selectors of them take some. `Conflict`: another one says something else of the same
+    /// `Ready`: every field is right and the Advertisement is in force. `ResolvedRefs`: each pool, peer and namespace it
+    /// names exists, and its selectors, also that of nodes, take some. `Conflict`: another one says something else of the same
     /// routes.
     #[serde(default)]
     pub conditions: Vec<Condition>,

@@ -245,6 +245,11 @@ impl Faults {
         Self(self.0.into_iter().map(change).collect())
     }
 
+    /// All in one line, for the condition of an object that nodes read themselves ([`last_good`](super::last_good)).
+    pub fn in_a_condition(&self) -> String {
+        format!("{}; nodes that know it from when it was right keep to that", self.in_one_line())
+    }
+
     /// A sentence, and after it all of these, for a condition of what is right and has remarks.
     pub fn appended_to(&self, sentence: &str) -> String {
         if self.is_empty() { sentence.to_owned() } else { format!("{sentence}; {}", self.in_one_line()) }

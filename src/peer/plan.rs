@@ -74,12 +74,11 @@ pub fn plan(observed: &Observed, now: &str) -> Plan {
 }
 
 fn of_a_wrong_one(faults: &Faults) -> (Verdict, Verdict, Verdict) {
-    let message = format!("{}; nodes that know it from when it was right keep to that", faults.in_one_line());
     let unknown = || {
         let message = "this is not looked at while it has faults";
         Verdict::new(ConditionStatus::Unknown, ConditionReason::Invalid, message)
     };
-    (Verdict::new(ConditionStatus::False, ConditionReason::Invalid, message), unknown(), unknown())
+    (Verdict::new(ConditionStatus::False, ConditionReason::Invalid, faults.in_a_condition()), unknown(), unknown())
 }
 
 /// What of its nodes a peer has.
