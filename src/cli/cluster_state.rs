@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
+use clap::ArgAction;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -15,6 +16,7 @@ use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
 use super::controller::flags::MAIN_LEASE;
+use super::controller::value::truth;
 use super::overview::Seen;
 use crate::api::{AddressPool, Advertisement, BgpPeer, Condition, ConditionType, Machine, NodeReport, NodeRoute};
 use crate::cluster::views::SERVICE_NAME;
@@ -44,7 +46,8 @@ pub(super) struct Server {
     #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// The controller runs with this flag: Services without spec.loadBalancerClass are another one's.
-    #[arg(long)]
+    #[arg(long, value_name = "BOOL", default_value = "false", value_parser = truth,
+          num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set)]
     load_balancer_class_only: bool,
 }
 
