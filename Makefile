@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: help demo test test-quick lint generate bench bench-first-service bench-nodes bench-pod-cidrs bench-election bench-routes bench-services lab lab-packages lab-routers lab-control-plane lab-older-control-plane lab-migration-partner lab-metallb lab-reference lab-full-nodes
+.PHONY: help demo test test-quick lint generate bench bench-first-service bench-nodes bench-pod-cidrs bench-election bench-routes bench-announcements bench-services lab lab-packages lab-routers lab-control-plane lab-older-control-plane lab-migration-partner lab-metallb lab-reference lab-full-nodes
 
 help:
 	@echo "make demo                 a cluster in network namespaces, and a client that gets its answer (KEEP=1 keeps it)"
@@ -13,6 +13,7 @@ help:
 	@echo "make bench                all benchmarks, one after the other; the last line of each is JSON"
 	@echo "make bench-first-service  how fast, how big"
 	@echo "make bench-routes         how fast 10,000 routes are made, followed and repaired, and what that costs"
+	@echo "make bench-announcements  what a change of one Service costs an agent that announces 10,000 addresses"
 	@echo "make bench-nodes          how fast many Nodes are initialized (CAIRN_BENCH_NODES, 1000), and what that costs"
 	@echo "make bench-pod-cidrs      how fast many Nodes get their pod CIDRs (CAIRN_BENCH_NODES, 1000), and what that costs"
 	@echo "make bench-election       how late the Lease is renewed while many clients list many Nodes, and who follows"
@@ -41,7 +42,7 @@ lint:
 generate:
 	CAIRN_GENERATE=1 $(CARGO) test --test it -- manifests examples
 
-bench: bench-first-service bench-nodes bench-pod-cidrs bench-election bench-routes bench-services
+bench: bench-first-service bench-nodes bench-pod-cidrs bench-election bench-routes bench-announcements bench-services
 
 bench-first-service: lab-packages lab-control-plane
 	$(CARGO) bench --bench first_service
@@ -57,6 +58,9 @@ bench-election: lab-packages lab-control-plane
 
 bench-routes: lab-packages lab-control-plane
 	$(CARGO) bench --bench routes
+
+bench-announcements: lab-packages lab-control-plane
+	$(CARGO) bench --bench announcements
 
 bench-services: lab-packages lab-control-plane lab-metallb
 	$(CARGO) bench --bench services

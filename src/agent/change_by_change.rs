@@ -11,12 +11,13 @@ use serde_json::json;
 use super::cases::{local, node_route, peer, snapshot, web};
 use super::desired::{self, Memory};
 use super::snapshot::{NodeRouteView, OwnCidr, Snapshot};
+use super::stale::StaleRoutes;
 use crate::api::EntryFlag;
 use crate::config::pool_view::PoolView;
 use crate::config::{Advertisement, Pool};
 use crate::model::learned::{LearnedPath, Merit};
 use crate::model::views::{EndpointCounts, EndpointView, Ingress, IpMode, ServiceView, TrafficPolicy};
-use crate::model::{Family, Moment, Prefix, ServiceKey, SourceRanges};
+use crate::model::{Family, Hop, Moment, Prefix, ServiceKey, SourceRanges};
 
 /// Steps of one sequence.
 const STEPS: usize = 1_000;
@@ -32,7 +33,8 @@ enum Step {
     Peers(Vec<&'static str>),
     Advertisements(Vec<usize>),
     Pools(Vec<&'static str>),
-    Learned(Vec<(&'static str, &'static str)>),
+    Learned(&'static str, Vec<(&'static str, &'static str)>),
+    Stale(Vec<&'static str>),
     OwnCidr(OwnCidr),
     /// So many seconds pass.
     Time(u64),
@@ -55,7 +57,18 @@ const NETWORKS: [&str; 6] =
 const SERVICES: [&str; 4] = ["a", "b", "c", "d"];
 const VIPS: [&str; 5] = ["10.60.0.10", "10.60.0.11", "fd60::10", "10.90.0.12", "10.61.0.1"];
 const ROUTERS: [&str; 3] = ["10.90.0.1", "10.60.0.11", "10.244.1.9"];
-const LEARNED: [&str; 5] = ["10.244.1.0/24", "10.60.0.10/32", "198.51.100.0/24", "10.244.3.128/25", "0.0.0.0/0"];
+const LEARNED: [&str; 9] = [
+    "10.244.1.0/24",
+    "10.244.2.0/23",
+    "10.60.0.10/32",
+    "10.60.0.0/25",
+    "198.51.100.0/24",
+    "192.0.2.64/26",
+    "10.244.3.128/25",
+    "fd60::10/128",
+    "0.0.0.0/0",
+];
+const HOPS: [&str; 3] = ["10.90.0.1", "192.0.2.7", "fd90::7"];
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
@@ -68,8 +81,9 @@ fn step() -> impl Strategy<Value = Step> {
         1 => subsequence(&ROUTERS[..], 0..3).prop_map(Step::Peers),
         1 => subsequence(vec![0, 1, 2, 3, 4], 0..4).prop_map(Step::Advertisements),
         1 => subsequence(vec!["10.60.0.0/24", "10.61.0.0/30", "10.244.1.0/28"], 0..3).prop_map(Step::Pools),
-        2 => prop::collection::vec((select(&LEARNED[..]), select(vec!["10.90.0.1", "192.0.2.7"])), 0..5)
-            .prop_map(Step::Learned),
+        4 => (select(&["r0", "r1"][..]), prop::collection::vec((select(&LEARNED[..]), select(&HOPS[..])), 0..5))
+            .prop_map(|(peer, told)| Step::Learned(peer, told)),
+        1 => subsequence(&LEARNED[..], 0..3).prop_map(Step::Stale),
         1 => select(vec![OwnCidr::Left, OwnCidr::Blackholed]).prop_map(Step::OwnCidr),
         2 => (0u64..7).prop_map(Step::Time),
     ]
@@ -169,9 +183,15 @@ fn take(snapshot: &mut Snapshot, now: &mut Moment, step: Step) {
         Step::Pools(blocks) => {
             snapshot.pools = blocks.iter().enumerate().map(|(number, block)| pool(number, block)).collect();
         }
-        Step::Learned(told) => {
+        Step::Learned(peer, told) => {
             let told = told.into_iter().map(|(prefix, hop)| (prefix.parse::<Prefix>().expect("a prefix"), path(hop)));
-            snapshot.learned = BTreeMap::from([("r0".parse().expect("a name"), Arc::new(told.collect()))]);
+            snapshot.learned.insert(peer.parse().expect("a name"), told.collect());
+            snapshot.learned.retain(|_, told| !told.is_empty());
+        }
+        Step::Stale(prefixes) => {
+            let hop = Hop { gateway: HOPS[0].parse().expect("an address"), interface: Some(2) };
+            let held = prefixes.iter().map(|text| (text.parse::<Prefix>().expect("a prefix"), [hop].into()));
+            snapshot.stale = Arc::new(StaleRoutes { learned: held.collect(), ..StaleRoutes::default() });
         }
         Step::OwnCidr(own_cidr) => snapshot.own_cidr = own_cidr,
         Step::Time(seconds) => *now = *now + Duration::from_secs(seconds),

@@ -11,12 +11,12 @@ use std::sync::Arc;
 use crate::agent::announce::{AnnouncePlan, Announcer};
 use crate::agent::entries::{self, EntryPlan};
 use crate::agent::fib::Fib;
-use crate::agent::imports::{self, ImportPlan};
+use crate::agent::imports::{ImportPlan, Importer};
 use crate::agent::last_resort;
 use crate::agent::peers;
 use crate::agent::routes::{Planner, RoutePlan};
 use crate::agent::snapshot::{NodeRouteView, Snapshot};
-use crate::agent::unassigned;
+use crate::agent::unassigned::Unassigned;
 use crate::agent::witness::{self, Witnessed};
 use crate::api::PeerException;
 use crate::config::peer::Peer;
@@ -35,6 +35,10 @@ pub struct Memory {
     fib: Fib,
     /// What is announced, as it was planned.
     announce: Announcer,
+    /// What routers told, as it was planned.
+    imports: Importer,
+    /// The announced networks of which Services have only some.
+    unassigned: Unassigned,
 }
 
 #[cfg(test)]
@@ -90,11 +94,11 @@ pub fn plan(snapshot: &Snapshot, memory: &mut Memory, now: Moment) -> Desired {
     let entries = entries::plan(snapshot, of_nodes, &mut memory.entries, now);
     let (peers, doubles) = peers::sessions(&snapshot.peers, &snapshot.labels);
     let witnessed = memory.witnessed.look(&snapshot.me, &snapshot.node_routes);
-    let imports = imports::plan(snapshot, &routes);
+    let imports = memory.imports.plan(snapshot, &routes);
     let announce = memory.announce.plan(snapshot, of_nodes, &entries, &peers);
     let last_resorts = last_resort::plan(snapshot, of_nodes, &routes, &imports, &announce);
     Desired {
-        guarded: unassigned::guard(snapshot, of_nodes, &announce, &entries.guarded),
+        guarded: memory.unassigned.guard(snapshot, of_nodes, &announce, &entries.guarded),
         neighbours: witness::neighbours(&witnessed, &routes),
         fib: memory.fib.of(&routes.wanted, &imports.routes, &last_resorts),
         last_resorts,

@@ -3,19 +3,22 @@
 //! Planned Service by Service: a change costs the Services that it is about and those that share an address
 //! with them, and the result is that of planning everything anew.
 
+mod refusals;
 mod rules;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+pub use self::refusals::Refusals;
 use self::rules::{Asked, Before, Counts, Verdict, WITHOUT_ENDPOINTS, judge};
 use crate::agent::node_addresses::NodeAddresses;
 use crate::agent::snapshot::{NodeRouteView, Objects, Snapshot};
 use crate::api::{EntryFlag, NoEntry};
 use crate::model::views::{EndpointView, IpMode, ServiceView};
 use crate::model::{
-    Admission, Family, Guarded, Moment, NodeName, PortProtocol, Prefix, Scope, ServedPort, ServiceKey, SharedMap, claim,
+    Admission, Family, Guarded, Moment, NodeName, PortProtocol, Prefix, Scope, ServedPort, ServiceKey, SharedMap,
+    SharedSet, claim,
 };
 
 /// The Service addresses to announce.
@@ -28,7 +31,7 @@ pub struct EntryPlan {
     /// All addresses to announce; those of Services with another proxy are not guarded.
     pub announced: BTreeSet<IpAddr>,
     /// Services that have an address and are not announced here, and why.
-    pub refused: BTreeMap<ServiceKey, NoEntry>,
+    pub refused: Refusals,
     /// The Services that do not admit everyone, and their addresses, whether or not this node is an entry
     /// for them: pods come to the address on every node.
     pub limited: BTreeMap<ServiceKey, Vec<IpAddr>>,
@@ -331,8 +334,8 @@ impl EntryPlan {
 }
 
 /// Takes what belongs together out of a set: it begins at `first`, or right after it.
-fn take_out<T: Ord + Copy>(set: &mut BTreeSet<T>, first: T, belongs: impl Fn(&T) -> bool) {
-    let all: Vec<_> = set.range(first..).take_while(|one| belongs(one)).copied().collect();
+fn take_out<T: Ord + Copy>(set: &mut SharedSet<T>, first: T, belongs: impl Fn(&T) -> bool) {
+    let all: Vec<_> = set.onwards(&first).take_while(|one| belongs(one)).copied().collect();
     all.iter().for_each(|one| _ = set.remove(one));
 }
 

@@ -9,29 +9,23 @@ use crate::model::{FibRoute, FibWish, Prefix, routes_to};
 #[derive(Debug, Clone, Default)]
 pub struct Fib {
     direct: FibWish,
-    learned: BTreeSet<FibRoute>,
+    learned: FibWish,
     last_resorts: BTreeSet<FibRoute>,
     whole: Arc<FibWish>,
 }
 
 impl Fib {
     /// The routes straight to nodes, those that routers told of, and those for packets that would go in circles.
-    pub fn of(
-        &mut self,
-        direct: &FibWish,
-        learned: &BTreeSet<FibRoute>,
-        last_resorts: &BTreeSet<FibRoute>,
-    ) -> Arc<FibWish> {
+    pub fn of(&mut self, direct: &FibWish, learned: &FibWish, last_resorts: &BTreeSet<FibRoute>) -> Arc<FibWish> {
         let mut changed: BTreeSet<Prefix> = direct.changed_since(&self.direct).into_iter().collect();
-        changed.extend(take_in(&mut self.learned, learned));
+        changed.extend(learned.changed_since(&self.learned));
         changed.extend(take_in(&mut self.last_resorts, last_resorts));
-        self.direct = direct.clone();
+        (self.direct, self.learned) = (direct.clone(), learned.clone());
         if !changed.is_empty() {
             let whole = Arc::make_mut(&mut self.whole);
             for destination in changed {
                 whole.take_over(destination, direct);
-                let others =
-                    [&self.learned, &self.last_resorts].into_iter().flat_map(|all| routes_to(all, destination));
+                let others = learned.to(&destination).iter().chain(routes_to(last_resorts, destination));
                 others.for_each(|route| whole.add(route.clone()));
             }
         }
@@ -39,7 +33,7 @@ impl Fib {
     }
 }
 
-/// Brings routes up to date, and returns the destinations for which they were not.
+/// Brings routes up to date, and returns the destinations for which they were not; there are few of them.
 fn take_in(known: &mut BTreeSet<FibRoute>, now: &BTreeSet<FibRoute>) -> Vec<Prefix> {
     if known == now {
         return Vec::new();

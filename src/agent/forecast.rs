@@ -13,7 +13,7 @@ use crate::api::{RouteException, RouteExceptionReason};
 use crate::kernel::place::Place;
 use crate::kernel::plan::{self, RouteChange};
 use crate::kernel::route::{KernelRoute, RouteKind};
-use crate::model::{FibRoute, FibWish, Moment, Rank};
+use crate::model::{FibRoute, FibWish, Moment, Prefix, Rank};
 
 /// What would happen.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
@@ -113,8 +113,8 @@ impl Reasons<'_> {
     /// Pod CIDRs and learned routes that get no route of ours, nor have one of another kind.
     fn without_route(&self) -> impl Iterator<Item = Step> {
         let is_learned = |told: &RouteException| {
-            let has_route = |route: &FibRoute| route.destination.to_string() == told.cidr;
-            told.reason == RouteExceptionReason::NotOnLink && self.imports.routes.iter().any(has_route)
+            let has_route = |cidr: Prefix| !self.imports.routes.to(&cidr).is_empty();
+            told.reason == RouteExceptionReason::NotOnLink && told.cidr.parse().is_ok_and(has_route)
         };
         let is_without =
             move |told: &&RouteException| told.reason != RouteExceptionReason::Overlapped && !is_learned(told);

@@ -2,81 +2,186 @@
 //!
 //! Of each prefix the best paths by next hops on this node's own networks, sharing the packets where they
 //! are equally good. A route that would take packets from where they must go is refused, whatever the
-//! peer's policy says: one that is, or lies within, a network of this node, its pod CIDRs, what it
-//! reaches directly, an address of a router or Service, a pool. A wider route takes nothing from these, since
-//! the kernel prefers the longer prefix.
+//! peer's policy says; which those are, [`guarded`] knows.
+//!
+//! Planned prefix by prefix: a change costs what hangs on it, and the result is that of planning everything anew.
+
+mod guarded;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
+use self::guarded::Guarded;
 use crate::agent::next_hop::neighbour;
+use crate::agent::node_addresses::take_one;
 use crate::agent::routes::RoutePlan;
 use crate::agent::snapshot::Snapshot;
+use crate::agent::stale::StaleRoutes;
 use crate::api::PeerException;
 use crate::config::AddressBlock;
-use crate::model::learned::{LearnedPath, LearnedRoutes};
-use crate::model::{FibRoute, Hop, Hops, LocalAddress, PeerName, Prefix};
+use crate::model::learned::{Learned, LearnedPath, LearnedRoutes};
+use crate::model::{FibRoute, FibWish, Hop, Hops, LocalAddress, PeerName, Prefix, SharedMap};
 
 /// The most next hops of a route.
 const HOPS: usize = 16;
-
-/// Networks that no router leads to (RFC 6890).
-const NOWHERE: [(IpAddr, u8); 9] = [
-    (IpAddr::V4(Ipv4Addr::new(0, 0, 0, 0)), 8),
-    (IpAddr::V4(Ipv4Addr::LOCALHOST), 8),
-    (IpAddr::V4(Ipv4Addr::new(169, 254, 0, 0)), 16),
-    (IpAddr::V4(Ipv4Addr::new(224, 0, 0, 0)), 4),
-    (IpAddr::V4(Ipv4Addr::new(240, 0, 0, 0)), 4),
-    (IpAddr::V6(Ipv6Addr::LOCALHOST), 128),
-    (IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0)), 10),
-    (IpAddr::V6(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0)), 8),
-    (IpAddr::V6(Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0)), 96),
-];
 
 /// The learned routes that should be in the kernel, and those that should not.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ImportPlan {
     /// One route a prefix.
-    pub routes: BTreeSet<FibRoute>,
+    pub routes: FibWish,
     /// The first peer that told of each.
-    pub told_by: BTreeMap<Prefix, PeerName>,
+    pub told_by: SharedMap<Prefix, PeerName>,
     /// By peer, what is not imported of what it told: how many, the first, and why.
     pub exceptions: Vec<PeerException>,
 }
 
-/// Plans the routes for what peers told of.
-pub fn plan(snapshot: &Snapshot, routes: &RoutePlan) -> ImportPlan {
-    let mut plan = ImportPlan::default();
-    if snapshot.learned.values().all(|routes| routes.is_empty()) && snapshot.stale.learned.is_empty() {
-        return plan;
+/// Why something that was told is not imported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Why {
+    /// Its next hop is on no network of this node.
+    Unreached(IpAddr),
+    /// It would take packets from this network.
+    Takes(Prefix),
+    /// It would take packets from these addresses of a pool.
+    TakesOfPool(AddressBlock),
+}
+
+/// Plans, and remembers what it planned from.
+#[derive(Debug, Clone, Default)]
+pub struct Importer {
+    learned: Learned,
+    stale: Arc<StaleRoutes>,
+    ways: Ways,
+    guarded: Guarded,
+    refused: BTreeMap<PeerName, BTreeMap<Prefix, Why>>,
+    routes: FibWish,
+    told_by: SharedMap<Prefix, PeerName>,
+}
+
+impl Importer {
+    /// Plans the routes for what peers told of.
+    pub fn plan(&mut self, snapshot: &Snapshot, routes: &RoutePlan) -> ImportPlan {
+        if snapshot.learned.values().all(LearnedRoutes::is_empty) && snapshot.stale.learned.is_empty() {
+            *self = Self::default();
+            return ImportPlan::default();
+        }
+        let mut open = BTreeSet::new();
+        self.see_told(&snapshot.learned, &mut open);
+        self.see_stale(&snapshot.stale, &mut open);
+        let moved = self.ways.move_to(&snapshot.local);
+        if !moved.is_empty() {
+            open.extend(self.told_by_way_of(&moved));
+        }
+        for network in self.guarded.look(snapshot, &routes.wanted) {
+            open.extend(self.told_in(network));
+        }
+        open.into_iter().for_each(|prefix| self.decide(prefix));
+        let exceptions = self.refused.iter().filter_map(|(peer, refused)| self.told_refused(peer, refused, routes));
+        ImportPlan { exceptions: exceptions.collect(), routes: self.routes.clone(), told_by: self.told_by.clone() }
     }
-    let guarded = Guarded::of(snapshot, routes);
-    let mut paths = BTreeMap::<Prefix, Vec<(Hop, LearnedPath)>>::new();
-    for (peer, learned) in &snapshot.learned {
-        let mut refused = Refused::default();
-        for (prefix, path) in learned.iter() {
-            match hop(path, &snapshot.local).and_then(|hop| guarded.check(*prefix).map(|()| hop)) {
-                Ok(hop) => {
-                    plan.told_by.entry(*prefix).or_insert_with(|| peer.clone());
-                    paths.entry(*prefix).or_default().push((hop, *path));
-                }
-                Err(why) => refused.add(*prefix, why),
+
+    fn see_told(&mut self, learned: &Learned, open: &mut BTreeSet<Prefix>) {
+        let before = std::mem::replace(&mut self.learned, learned.clone());
+        let nothing = LearnedRoutes::default();
+        let peers: BTreeSet<&PeerName> = before.keys().chain(learned.keys()).collect();
+        for peer in peers {
+            let [old, new] = [&before, learned].map(|all| all.get(peer).unwrap_or(&nothing));
+            for (prefix, old, new) in new.differences(old) {
+                new.iter().for_each(|path| self.ways.add(path.next_hop));
+                old.iter().for_each(|path| self.ways.take(path.next_hop));
+                open.insert(*prefix);
             }
         }
-        plan.exceptions.extend(refused.told(peer));
+        self.refused.retain(|peer, _| learned.contains_key(peer));
     }
-    let mut hops: BTreeMap<_, _> = paths.into_iter().map(|(prefix, paths)| (prefix, best(&paths))).collect();
-    for (prefix, stale) in snapshot.stale.learned.iter().filter(|(prefix, _)| guarded.check(**prefix).is_ok()) {
-        // What routers told before stands beside what they have told anew, until they are done.
-        let still = stale.iter().filter_map(|hop| neighbour(hop.gateway, &snapshot.local));
-        hops.entry(*prefix).or_default().extend(still);
+
+    fn see_stale(&mut self, stale: &Arc<StaleRoutes>, open: &mut BTreeSet<Prefix>) {
+        if Arc::ptr_eq(&self.stale, stale) {
+            return;
+        }
+        let before = std::mem::replace(&mut self.stale, Arc::clone(stale));
+        stale.learned.values().flatten().for_each(|hop| self.ways.add(hop.gateway));
+        before.learned.values().flatten().for_each(|hop| self.ways.take(hop.gateway));
+        open.extend(before.learned.keys().chain(stale.learned.keys()));
     }
-    let route = |(prefix, hops): (Prefix, BTreeSet<Hop>)| {
-        Hops::new(hops.into_iter().take(HOPS)).map(|hops| FibRoute::learned(prefix, hops))
-    };
-    plan.routes = hops.into_iter().filter_map(route).collect();
-    plan
+
+    /// What was told within a network.
+    fn told_in(&self, network: Prefix) -> Vec<Prefix> {
+        let is_within = |prefix: &&Prefix| network.contains(prefix.address());
+        let learned = self.learned.values();
+        let learned = learned.flat_map(|told| told.from(&network).map(|(prefix, _)| prefix).take_while(is_within));
+        let stale = self.stale.learned.range(network..).map(|(prefix, _)| prefix).take_while(is_within);
+        learned.chain(stale).copied().collect()
+    }
+
+    /// What was told by one of these next hops.
+    fn told_by_way_of(&self, hops: &BTreeSet<IpAddr>) -> Vec<Prefix> {
+        let learned = self.learned.values().flat_map(|told| told.iter());
+        let learned = learned.filter(|(_, path)| hops.contains(&path.next_hop)).map(|(prefix, _)| prefix);
+        let is_by = |hop: &Hop| hops.contains(&hop.gateway);
+        let stale = self.stale.learned.iter().filter(|(_, all)| all.iter().any(is_by)).map(|(prefix, _)| prefix);
+        learned.chain(stale).copied().collect()
+    }
+
+    /// One prefix: whether it gets a route, and who is told that it does not.
+    fn decide(&mut self, prefix: Prefix) {
+        let obstacle = self.guarded.obstacle(prefix);
+        let mut paths = Vec::new();
+        let mut first = None;
+        for (peer, told) in &self.learned {
+            let refused = told.get(&prefix).and_then(|path| match (self.ways.to(path.next_hop), obstacle) {
+                (None, _) => Some(Why::Unreached(path.next_hop)),
+                (Some(_), Some(why)) => Some(why),
+                (Some(hop), None) => {
+                    first = first.or(Some(peer));
+                    paths.push((hop, *path));
+                    None
+                }
+            });
+            if let Some(why) = refused {
+                self.refused.entry(peer.clone()).or_default().insert(prefix, why);
+            } else if let Some(refused) = self.refused.get_mut(peer) {
+                refused.remove(&prefix);
+            }
+        }
+        match first {
+            Some(peer) => drop(self.told_by.insert(prefix, peer.clone())),
+            None => drop(self.told_by.remove(&prefix)),
+        }
+        let mut hops = best(&paths);
+        if obstacle.is_none() {
+            // What routers told before stands beside what they have told anew, until they are done.
+            let stale = self.stale.learned.get(&prefix).into_iter().flatten();
+            hops.extend(stale.filter_map(|hop| self.ways.to(hop.gateway)));
+        }
+        let hops = Hops::new(hops.into_iter().take(HOPS));
+        self.routes.set(prefix, hops.map(|hops| FibRoute::learned(prefix, hops)));
+    }
+
+    fn told_refused(
+        &self,
+        peer: &PeerName,
+        refused: &BTreeMap<Prefix, Why>,
+        routes: &RoutePlan,
+    ) -> Option<PeerException> {
+        let (prefix, why) = refused.first_key_value()?;
+        let why = match why {
+            Why::Unreached(next_hop) => format!("its next hop {next_hop} is on no network of this node"),
+            Why::Takes(network) => {
+                format!("it would take packets from {network}, {}", self.guarded.name(network, routes))
+            }
+            Why::TakesOfPool(block) => {
+                format!("it would take packets from {block} of {}", self.guarded.name_of_pool(block))
+            }
+        };
+        let message = match refused.len() - 1 {
+            0 => format!("{prefix} is not imported: {why}"),
+            more => format!("{prefix} is not imported: {why}; nor are {more} more"),
+        };
+        Some(PeerException { peer: peer.to_string(), message })
+    }
 }
 
 /// The next hops of all the best paths.
@@ -85,97 +190,47 @@ fn best(paths: &[(Hop, LearnedPath)]) -> BTreeSet<Hop> {
     paths.iter().filter(|(_, path)| Some(path.merit) == merit).map(|(hop, _)| *hop).collect()
 }
 
-fn hop(path: &LearnedPath, local: &[LocalAddress]) -> Result<Hop, String> {
-    let next_hop = path.next_hop;
-    neighbour(next_hop, local).ok_or_else(|| format!("its next hop {next_hop} is on no network of this node"))
+/// How the next hops that were told are reached from here. There are few of them, for many prefixes.
+#[derive(Debug, Clone, Default)]
+struct Ways {
+    local: Vec<LocalAddress>,
+    /// How often each was told.
+    counts: BTreeMap<IpAddr, usize>,
+    hops: BTreeMap<IpAddr, Hop>,
 }
 
-/// What no learned route may take packets from.
-struct Guarded<'a> {
-    routes: &'a RoutePlan,
-    prefixes: BTreeMap<Prefix, String>,
-    blocks: Vec<(AddressBlock, String)>,
-}
-
-impl<'a> Guarded<'a> {
-    fn of(snapshot: &Snapshot, routes: &'a RoutePlan) -> Self {
-        let mut prefixes = BTreeMap::new();
-        for (address, length) in NOWHERE {
-            let network = Prefix::containing(address, length).expect("the length is the family's");
-            prefixes.insert(network, "networks that no router leads to".to_owned());
-        }
-        let own = snapshot.node_routes.get(snapshot.me.as_str());
-        let pods = own.into_iter().flat_map(|route| route.pod_cidrs.iter().copied());
-        prefixes.extend(pods.map(|cidr| (cidr, "this node's own pods".to_owned())));
-        let addresses =
-            snapshot.services.values().flat_map(|service| service.ingress.iter().filter_map(|entry| entry.ip));
-        prefixes.extend(addresses.map(|address| (Prefix::host(address), "an address of a Service".to_owned())));
-        prefixes
-            .extend(snapshot.peers.iter().map(|peer| (Prefix::host(peer.address), format!("BgpPeer {}", peer.name))));
-        for local in &snapshot.local {
-            prefixes.insert(local.prefix, format!("the network of {}", local.interface));
-            prefixes.insert(Prefix::host(local.address), "an address of this node".to_owned());
-        }
-        let of_pool = |(block, pool): (AddressBlock, &str)| (block, format!("AddressPool {pool}"));
-        let blocks =
-            snapshot.pools.iter().flat_map(|pool| pool.blocks.iter().map(move |block| (*block, pool.name.as_str())));
-        Self { routes, prefixes, blocks: blocks.map(of_pool).collect() }
+impl Ways {
+    fn to(&self, gateway: IpAddr) -> Option<Hop> {
+        self.hops.get(&gateway).copied()
     }
 
-    /// What is at exactly this prefix.
-    fn at(&self, prefix: &Prefix) -> Option<String> {
-        let of_node = || {
-            let owner = self.routes.wanted.to(prefix).first().and_then(|route| self.routes.owner(route))?;
-            Some(format!("the pods of node {}, which is reached directly", owner.node))
-        };
-        self.prefixes.get(prefix).cloned().or_else(of_node)
-    }
-
-    /// # Errors
-    /// What the prefix is, or lies within.
-    fn check(&self, prefix: Prefix) -> Result<(), String> {
-        let around = (0..=prefix.length()).filter_map(|length| Prefix::containing(prefix.address(), length));
-        let mut known = around.filter_map(|network| Some((network, self.at(&network)?)));
-        if let Some((network, what)) = known.next() {
-            return Err(format!("it would take packets from {network}, {what}"));
-        }
-        let whole = AddressBlock::from(prefix);
-        let of_pool = self
-            .blocks
-            .iter()
-            .find(|(block, _)| whole.overlaps(block) && (!block.is_within(&whole) || *block == whole));
-        match of_pool {
-            Some((block, pool)) => Err(format!("it would take packets from {block} of {pool}")),
-            None => Ok(()),
+    fn add(&mut self, gateway: IpAddr) {
+        let count = self.counts.entry(gateway).or_default();
+        *count += 1;
+        if *count == 1
+            && let Some(hop) = neighbour(gateway, &self.local)
+        {
+            self.hops.insert(gateway, hop);
         }
     }
-}
 
-/// What is not imported of one peer.
-#[derive(Default)]
-struct Refused {
-    count: usize,
-    first: Option<(Prefix, String)>,
-}
-
-impl Refused {
-    fn add(&mut self, prefix: Prefix, why: String) {
-        self.count += 1;
-        self.first.get_or_insert((prefix, why));
+    fn take(&mut self, gateway: IpAddr) {
+        if take_one(&mut self.counts, gateway) {
+            self.hops.remove(&gateway);
+        }
     }
 
-    fn told(self, peer: &PeerName) -> Option<PeerException> {
-        let (prefix, why) = self.first?;
-        let message = match self.count - 1 {
-            0 => format!("{prefix} is not imported: {why}"),
-            more => format!("{prefix} is not imported: {why}; nor are {more} more"),
-        };
-        Some(PeerException { peer: peer.to_string(), message })
+    /// Takes in the networks this node is on now. Says which next hops are reached otherwise than before.
+    fn move_to(&mut self, local: &[LocalAddress]) -> BTreeSet<IpAddr> {
+        if self.local == local {
+            return BTreeSet::new();
+        }
+        self.local = local.to_vec();
+        let before = std::mem::take(&mut self.hops);
+        self.hops = self.counts.keys().filter_map(|hop| Some((*hop, neighbour(*hop, local)?))).collect();
+        self.counts.keys().filter(|hop| before.get(hop) != self.hops.get(hop)).copied().collect()
     }
 }
-
-/// What each peer told of and may tell of.
-pub type Learned = BTreeMap<PeerName, Arc<LearnedRoutes>>;
 
 #[cfg(test)]
 mod tests {
@@ -219,17 +274,16 @@ mod tests {
         let routes = |routes: &[(&str, LearnedPath)]| {
             routes.iter().map(|(prefix, path)| (prefix.parse().expect("a prefix"), *path)).collect::<LearnedRoutes>()
         };
-        snapshot.learned =
-            learned.iter().map(|(peer, told)| (peer.parse().expect("a name"), Arc::new(routes(told)))).collect();
+        snapshot.learned = learned.iter().map(|(peer, told)| (peer.parse().expect("a name"), routes(told))).collect();
         snapshot
     }
 
     fn planned(learned: &[(&str, &[(&str, LearnedPath)])]) -> (Vec<String>, Vec<String>) {
         let snapshot = scene(learned);
-        let plan = plan(&snapshot, &Planner::default().plan(&snapshot));
+        let plan = Importer::default().plan(&snapshot, &Planner::default().plan(&snapshot));
         let route = |route: &FibRoute| format!("{} via {}", route.destination, route.target);
         (
-            plan.routes.iter().map(route).collect(),
+            plan.routes.routes().map(route).collect(),
             plan.exceptions.into_iter().map(|e| format!("{}: {}", e.peer, e.message)).collect(),
         )
     }
@@ -284,9 +338,9 @@ mod tests {
             let mut snapshot = scene(&[("a", &told)]);
             let learned = stale.into_iter().map(|(prefix, hops)| (prefix.parse().expect("a prefix"), hops)).collect();
             snapshot.stale = Arc::new(StaleRoutes { learned, ..StaleRoutes::default() });
-            let plan = plan(&snapshot, &Planner::default().plan(&snapshot));
+            let plan = Importer::default().plan(&snapshot, &Planner::default().plan(&snapshot));
             let routes: Vec<_> =
-                plan.routes.iter().map(|route| format!("{} via {}", route.destination, route.target)).collect();
+                plan.routes.routes().map(|route| format!("{} via {}", route.destination, route.target)).collect();
             assert_eq!(routes, want, "{name}");
         }
     }

@@ -11,7 +11,7 @@ use crate::agent::imports::ImportPlan;
 use crate::agent::node_addresses::NodeAddresses;
 use crate::agent::routes::RoutePlan;
 use crate::agent::snapshot::{OwnCidr, Snapshot};
-use crate::model::{FibRoute, Prefix, routes_to};
+use crate::model::{FibRoute, Prefix};
 
 /// Plans one for each of the node's pod CIDRs, and for each network around them that it announces, where
 /// nothing else is in it.
@@ -27,9 +27,9 @@ pub fn plan(
     }
     let own = snapshot.node_routes.get(snapshot.me.as_str());
     let cidrs: BTreeSet<Prefix> = own.into_iter().flat_map(|route| route.pod_cidrs.iter().copied()).collect();
-    let has_route = |cidr: &Prefix| cidrs.contains(cidr) || routes_to(&imports.routes, *cidr).next().is_some();
+    let has_route = |cidr: &Prefix| cidrs.contains(cidr) || !imports.routes.to(cidr).is_empty();
     // A longer prefix decides before the default route, which may be the way to other nodes' pods.
-    let are_all_reached = |network: &Prefix| routes.unreached().all(|cidr| !network.overlaps(cidr) || has_route(cidr));
+    let are_all_reached = |network: &Prefix| routes.unreached_around(*network).all(|cidr| has_route(&cidr));
     let networks = announce.pod_aggregates.iter().filter(|network| are_all_reached(network));
     let alone = cidrs.iter().chain(networks).filter(|network| !is_used_otherwise(snapshot, of_nodes, **network));
     // Before everything is known, what was there is as good as what would be.

@@ -9,7 +9,7 @@ use crate::agent::entries::EntryPlan;
 use crate::agent::routes::{Claim, RoutePlan};
 use crate::agent::witness;
 use crate::api::{
-    BgpReport, EntryReport, ForwardingFault, GuardReport, NoEntry, NodeReportStatus, PeerException, RefusedEntries,
+    BgpReport, EntryReport, ForwardingFault, GuardReport, NodeReportStatus, PeerException, RefusedEntries,
     RouteCarrier, RouteException, RouteExceptionReason, RouteReport,
 };
 use crate::model::{FibRoute, FibWish, NodeName, Prefix};
@@ -86,7 +86,7 @@ pub fn report(me: &NodeName, boot_id: &str, desired: &Desired, outcome: &Outcome
             peers: count(desired.peers.len()),
             established: outcome.established,
             announced: outcome.announced,
-            imported: count(desired.imports.routes.iter().filter(|route| outcome.is_installed(route)).count()),
+            imported: count(installed(&desired.imports.routes, desired, outcome)),
             exceptions: peer_exceptions,
             adverts,
         },
@@ -117,7 +117,7 @@ fn routes(desired: &Desired, outcome: &Outcome) -> RouteReport {
     carriers.truncate(CARRIERS);
     RouteReport {
         wanted: count(plan.pod_cidrs),
-        installed: count(installed(desired, outcome)),
+        installed: count(installed(&plan.wanted, desired, outcome)),
         nodes_without: count(nodes_without),
         carried,
         carriers,
@@ -127,10 +127,9 @@ fn routes(desired: &Desired, outcome: &Outcome) -> RouteReport {
     }
 }
 
-/// How many pod CIDRs have their route in the kernel: all but those that failed, and of those that the kernel
-/// room has not dealt with yet the ones that it has not got.
-fn installed(desired: &Desired, outcome: &Outcome) -> usize {
-    let wanted = &desired.routes.wanted;
+/// How many of these routes, which are a part of all of ours, are in the kernel: all but those that failed, and of
+/// those that the kernel room has not dealt with yet the ones that it has not got.
+fn installed(wanted: &FibWish, desired: &Desired, outcome: &Outcome) -> usize {
     let open: BTreeSet<Prefix> = desired.fib.changed_since(&outcome.settled).into_iter().collect();
     let missing = open.iter().flat_map(|destination| wanted.to(destination));
     let missing = missing.filter(|route| !outcome.is_installed(route)).count();
@@ -157,12 +156,11 @@ fn shared<'a>(plan: &'a RoutePlan, outcome: &'a Outcome) -> impl Iterator<Item =
 
 /// Counts by reason: what is refused grows with the Services, the reasons do not.
 fn entries(plan: &EntryPlan) -> EntryReport {
-    let mut refused = BTreeMap::<NoEntry, RefusedEntries>::new();
-    for (service, &reason) in &plan.refused {
-        let first = || RefusedEntries { reason, services: 0, first: service.to_string() };
-        refused.entry(reason).or_insert_with(first).services += 1;
-    }
-    EntryReport { services: count(plan.entries.len()), refused: refused.into_values().collect() }
+    let refused = plan.refused.by_reason().filter_map(|(reason, services)| {
+        let first = services.first()?.to_string();
+        Some(RefusedEntries { reason, services: count(services.len()), first })
+    });
+    EntryReport { services: count(plan.entries.len()), refused: refused.collect() }
 }
 
 fn count(items: usize) -> u32 {
@@ -175,6 +173,7 @@ mod tests {
     use crate::agent::cases::{local, node_route, snapshot};
     use crate::agent::desired;
     use crate::agent::desired::Memory;
+    use crate::api::NoEntry;
     use crate::model::{Hop, Moment};
 
     fn me() -> NodeName {
@@ -235,7 +234,8 @@ mod tests {
         let prefix: Prefix = "192.0.2.0/24".parse().expect("a prefix");
         let hop = Hop { gateway: "10.90.0.1".parse().expect("an address"), interface: None };
         let route = FibRoute::learned(prefix, hop.into());
-        desired.imports.routes.insert(route.clone());
+        desired.imports.routes.set(prefix, [route.clone()]);
+        Arc::make_mut(&mut desired.fib).set(prefix, [route.clone()]);
         desired.imports.told_by.insert(prefix, "tor".parse().expect("a name"));
         let owned = (RouteExceptionReason::OwnedByOther, "a route of dhcp to the same destination decides".to_owned());
         let report = report(&me(), "b", &desired, &Outcome { failed: [(route, owned)].into(), ..Outcome::default() });
@@ -250,8 +250,11 @@ mod tests {
     fn services_that_are_not_announced_are_counted_by_reason() {
         let refused =
             [("a/x", NoEntry::NoLocalEndpoint), ("a/y", NoEntry::NoReadyEndpoint), ("b/z", NoEntry::NoLocalEndpoint)];
-        let refused = refused.map(|(key, reason)| (key.parse().expect("a service key"), reason)).into();
-        let report = entries(&EntryPlan { entries: served(7).into_iter().collect(), refused, ..EntryPlan::default() });
+        let mut plan = EntryPlan { entries: served(7).into_iter().collect(), ..EntryPlan::default() };
+        for (key, reason) in refused {
+            plan.refused.insert(key.parse().expect("a service key"), reason);
+        }
+        let report = entries(&plan);
         let of = |reason, services, first: &str| RefusedEntries { reason, services, first: first.to_owned() };
         let want = [of(NoEntry::NoReadyEndpoint, 1, "a/y"), of(NoEntry::NoLocalEndpoint, 2, "a/x")];
         assert_eq!((report.services, report.refused.as_slice()), (7, want.as_slice()));

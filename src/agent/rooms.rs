@@ -11,7 +11,6 @@ use tracing::warn;
 
 use crate::agent::Options;
 use crate::agent::desired::Desired;
-use crate::agent::imports::Learned;
 use crate::agent::metrics::Metrics;
 use crate::agent::outcome::outcome;
 use crate::agent::publisher::{self, Publication};
@@ -22,6 +21,7 @@ use crate::bgp::{self, HoldTime, PeerConfig, PeerStatus, SpeakerStatus};
 use crate::config::peer::Peer;
 use crate::kernel::guard::GuardStatus;
 use crate::kernel::{self, Place, PodNetwork, RouteStatus};
+use crate::model::learned::Learned;
 use crate::model::{FibWish, Guarded, LocalAddress, Neighbour, NextHops, PeerName, RouterId};
 
 /// Wishes on their way to the rooms, answers on their way back. Latest wins in both directions.
@@ -117,7 +117,7 @@ impl Rooms {
     /// What each router told of and may tell of.
     pub fn learned(&self) -> Learned {
         let status = self.speaker_status.borrow();
-        status.peers.iter().map(|(name, peer)| (name.clone(), Arc::clone(&peer.learned))).collect()
+        status.peers.iter().map(|(name, peer)| (name.clone(), peer.learned.clone())).collect()
     }
 
     /// How far each router with a session is with telling its routes.

@@ -56,9 +56,10 @@ impl RoutePlan {
         self.shared.iter().filter_map(of)
     }
 
-    /// Pod CIDRs of other nodes that are not reached straight.
-    pub fn unreached(&self) -> impl Iterator<Item = &Prefix> {
-        self.unreached.iter()
+    /// Pod CIDRs of other nodes that are not reached straight and share an address with `network`.
+    pub fn unreached_around(&self, network: Prefix) -> impl Iterator<Item = Prefix> {
+        let within = self.unreached.range(network..).take_while(move |cidr| network.contains(cidr.address())).copied();
+        within.chain(network.around().filter(|wider| self.unreached.contains(wider)))
     }
 
     /// The node that a route leads to.

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
 
-use crate::agent::imports::Learned;
 use crate::agent::stale::StaleRoutes;
 use crate::api::{EntryFlag, NodeRoute};
 use crate::config::Advertisement;
 use crate::config::peer::Peer;
 use crate::config::pool_view::PoolView;
+use crate::model::learned::Learned;
 use crate::model::views::{EndpointView, ServiceView};
 use crate::model::{LocalAddress, NodeName, Prefix, Scope, SharedMap};
 

@@ -3,7 +3,9 @@
 //! It keeps no queue, only the difference of two sets, so the newest wish wins and a slow peer
 //! costs no more memory than a fast one. Withdrawals go before announcements, and a family's
 //! End-of-RIB after its last one, once the wish is complete. While it is not, nothing is withdrawn.
+//! A wish that differs from the last one in a few prefixes costs these.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -24,6 +26,8 @@ const LOCAL_PREF: u32 = 100;
 pub(super) struct AdjRibOut {
     context: Context,
     local_asn: Asn,
+    /// What it should hear: with which next hops, and whether that is all.
+    wish: Adverts,
     next_hops: NextHops,
     is_complete: bool,
     /// What the peer has.
@@ -47,6 +51,9 @@ struct Route {
 /// Prefixes that one message may hold: of one family, and with the same said of them.
 type Groups = BTreeMap<(Family, Arc<PathAttributes>), BTreeSet<Prefix>>;
 
+/// A prefix that was still to be told, be it once more as the peer has it: that stays so if it is still wished.
+struct Again;
+
 /// The next hops of a session: its own address for its family, this node's for the other one.
 pub(super) fn session_next_hops(local_address: IpAddr, node: NextHops) -> NextHops {
     match local_address {
@@ -63,6 +70,7 @@ impl AdjRibOut {
         Self {
             context,
             local_asn,
+            wish: Adverts::default(),
             next_hops: NextHops::default(),
             is_complete: false,
             sent: BTreeMap::new(),
@@ -78,29 +86,82 @@ impl AdjRibOut {
     ///
     /// What was announced and is now announced otherwise is told anew, without a withdrawal between.
     pub(super) fn want(&mut self, adverts: &Adverts, next_hops: NextHops, is_complete: bool) {
-        self.next_hops = next_hops;
-        self.is_complete = is_complete;
-        self.withheld.clear();
-        // What is still to be sent again stays so, if it is still wished.
-        let again: BTreeSet<Prefix> = std::mem::take(&mut self.to_announce).into_values().flatten().collect();
-        for (prefix, path) in adverts.iter() {
-            let family = prefix.family();
-            if let Some(why) = self.obstacle(family) {
-                *self.withheld.entry(why).or_default() += 1;
-                continue;
-            }
-            let path = self.told(path);
-            let is_known = self
-                .sent
-                .get(prefix)
-                .is_some_and(|sent| sent.path == path && Some(sent.next_hop) == self.next_hop_of(family));
-            if !is_known || again.contains(prefix) {
-                self.to_announce.entry((family, path)).or_default().insert(*prefix);
-            }
+        let before = std::mem::replace(&mut self.wish, adverts.clone());
+        if (self.next_hops, self.is_complete) != (next_hops, is_complete) {
+            (self.next_hops, self.is_complete) = (next_hops, is_complete);
+            return self.decide_all();
         }
-        let is_wished = |prefix: &Prefix| adverts.contains_key(prefix) && self.obstacle(prefix.family()).is_none();
-        let is_gone = |prefix: &&Prefix| is_complete && !is_wished(prefix);
-        self.to_withdraw = self.sent.keys().filter(is_gone).copied().collect();
+        for (prefix, old, new) in adverts.differences(&before) {
+            self.count_withheld(*prefix, old.is_some(), new.is_some());
+            let again = self.take_pending(*prefix, old);
+            self.decide(*prefix, new, again);
+        }
+    }
+
+    fn decide_all(&mut self) {
+        let pending: BTreeSet<Prefix> = std::mem::take(&mut self.to_announce).into_values().flatten().collect();
+        self.to_withdraw.clear();
+        self.withheld.clear();
+        let wish = self.wish.clone();
+        for prefix in wish.keys() {
+            self.count_withheld(*prefix, false, true);
+        }
+        let all: BTreeSet<Prefix> = wish.keys().chain(self.sent.keys()).copied().collect();
+        for prefix in all {
+            let again = pending.contains(&prefix).then_some(Again);
+            self.decide(prefix, wish.get(&prefix), again);
+        }
+    }
+
+    /// One prefix: whether it is told, withdrawn, or left as the peer has it. It is not pending.
+    fn decide(&mut self, prefix: Prefix, wished: Option<&Arc<PathAttributes>>, again: Option<Again>) {
+        let family = prefix.family();
+        self.to_withdraw.remove(&prefix);
+        let wished = wished.filter(|_| self.obstacle(family).is_none()).map(|path| self.told(path));
+        let sent = self.sent.get(&prefix);
+        let path = match (wished, sent) {
+            (Some(path), Some(sent)) => {
+                let is_known = sent.path == path && Some(sent.next_hop) == self.next_hop_of(family);
+                (!is_known || again.is_some()).then_some(path)
+            }
+            (Some(path), None) => Some(path),
+            (None, Some(_)) if self.is_complete => {
+                self.to_withdraw.insert(prefix);
+                None
+            }
+            // Without its next hop it cannot be said again.
+            (None, Some(sent)) => {
+                (again.is_some() && self.next_hop_of(family).is_some()).then(|| Arc::clone(&sent.path))
+            }
+            (None, None) => None,
+        };
+        if let Some(path) = path {
+            self.to_announce.entry((family, path)).or_default().insert(prefix);
+        }
+    }
+
+    /// Takes a prefix out of what is still to be told, which says of it as the wish did, or as the peer has it.
+    fn take_pending(&mut self, prefix: Prefix, wished: Option<&Arc<PathAttributes>>) -> Option<Again> {
+        let wished = wished.map(|path| self.told(path));
+        let sent = self.sent.get(&prefix).map(|route| Arc::clone(&route.path));
+        let mut paths = wished.into_iter().chain(sent);
+        paths.find_map(|path| {
+            let Entry::Occupied(mut group) = self.to_announce.entry((prefix.family(), path)) else { return None };
+            let is_pending = group.get_mut().remove(&prefix);
+            if group.get().is_empty() {
+                group.remove();
+            }
+            is_pending.then_some(Again)
+        })
+    }
+
+    fn count_withheld(&mut self, prefix: Prefix, was_wished: bool, is_wished: bool) {
+        let Some(why) = self.obstacle(prefix.family()) else { return };
+        let count = self.withheld.entry(why).or_default();
+        *count = *count + usize::from(is_wished) - usize::from(was_wished);
+        if *count == 0 {
+            self.withheld.remove(&why);
+        }
     }
 
     /// What this peer is told of a path: LOCAL_PREF is for the own AS only (RFC 4271 §5.1.5), and in

@@ -8,7 +8,6 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use crate::config::peer::Import;
 use crate::model::learned::{LearnedPath, LearnedRoutes, Merit};
@@ -27,7 +26,7 @@ pub(super) struct AdjRibIn {
     local_asn: Asn,
     local_address: IpAddr,
     import: Import,
-    routes: Arc<LearnedRoutes>,
+    routes: LearnedRoutes,
     /// Those of them that have been in the own AS, and how often.
     through_own: BTreeMap<Prefix, usize>,
     /// Routes that were refused for want of room since the peer last told everything.
@@ -41,7 +40,7 @@ pub(super) struct AdjRibIn {
 impl AdjRibIn {
     /// Nothing was told yet.
     pub(super) fn new(context: Context, local_asn: Asn, local_address: IpAddr, import: Import) -> Self {
-        let (routes, through_own, to_ask) = (Arc::default(), BTreeMap::new(), Families::default());
+        let (routes, through_own, to_ask) = (LearnedRoutes::default(), BTreeMap::new(), Families::default());
         Self {
             context,
             local_asn,
@@ -56,7 +55,7 @@ impl AdjRibIn {
     }
 
     /// What was told and is taken.
-    pub(super) fn routes(&self) -> &Arc<LearnedRoutes> {
+    pub(super) fn routes(&self) -> &LearnedRoutes {
         &self.routes
     }
 
@@ -80,12 +79,13 @@ impl AdjRibIn {
         self.import = import.clone();
         let (import, through_own) = (&self.import, &self.through_own);
         let mut room = import.max_prefixes;
-        Arc::make_mut(&mut self.routes).retain(|prefix, _| {
+        let stays = |prefix: &Prefix| {
             let is_loop = through_own.get(prefix).is_some_and(|own| *own > usize::from(import.allow_own_as));
             let stays = import.takes(prefix) && !is_loop && room > 0;
             room -= usize::from(stays);
             stays
-        });
+        };
+        self.routes.retain(stays);
         self.through_own.retain(|prefix, _| self.routes.contains_key(prefix));
         self.ask_again();
     }
@@ -132,7 +132,7 @@ impl AdjRibIn {
                 self.over_limit = self.over_limit.saturating_add(1);
                 return;
             }
-            _ => drop(Arc::make_mut(&mut self.routes).insert(prefix, path)),
+            _ => drop(self.routes.insert(prefix, path)),
         }
         if own == 0 {
             self.through_own.remove(&prefix);
@@ -143,9 +143,7 @@ impl AdjRibIn {
 
     fn remove(&mut self, prefix: &Prefix) {
         self.through_own.remove(prefix);
-        if self.routes.contains_key(prefix) {
-            Arc::make_mut(&mut self.routes).remove(prefix);
-        }
+        self.routes.remove(prefix);
     }
 
     /// The path that attributes describe, and how often it has been in the own AS; none for a loop, or a next hop that

@@ -382,7 +382,7 @@ impl Session {
             established_at: self.fsm.established_at(),
             advertised: rib.map_or(0, AdjRibOut::advertised),
             withheld: rib.map(|rib| rib.withheld().clone()).unwrap_or_default(),
-            learned: rib_in.map(|rib| Arc::clone(rib.routes())).unwrap_or_default(),
+            learned: rib_in.map(|rib| rib.routes().clone()).unwrap_or_default(),
             has_told_all: rib_in.is_some_and(AdjRibIn::is_told),
             over_limit: rib_in.map_or(0, AdjRibIn::over_limit),
             last_error: self.last_error.clone(),

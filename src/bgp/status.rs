@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::sync::Arc;
 
 use crate::model::learned::LearnedRoutes;
 use crate::model::{Family, Moment, PeerName};
@@ -32,7 +31,7 @@ pub struct PeerStatus {
     /// Prefixes it should have and cannot have, counted by reason.
     pub withheld: BTreeMap<Withheld, usize>,
     /// What it told of and may tell of; nothing while it is not Established.
-    pub learned: Arc<LearnedRoutes>,
+    pub learned: LearnedRoutes,
     /// Whether that is all it has: it said so since the session is Established (End-of-RIB, RFC 4724 §2). Not every
     /// router does.
     pub has_told_all: bool,

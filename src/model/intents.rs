@@ -3,7 +3,6 @@
 //! The agent's pure core makes these of what the cluster says; the kernel and BGP rooms make them
 //! true. Each is the whole wish, so a lost message cannot leave half of one behind.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -13,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::net::Prefix;
 use super::path::PathAttributes;
 use super::shared_map::SharedMap;
+use super::shared_set::SharedSet;
 
 /// What to announce to one BGP peer: each prefix whose packets should come here, and what is said of it.
 ///
@@ -115,19 +115,19 @@ pub struct Admission {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Guarded {
     /// Load-balancer addresses this node announces now.
-    pub announced: BTreeSet<IpAddr>,
+    pub announced: SharedSet<IpAddr>,
     /// The ports Services have on them; left to kube-proxy.
-    pub served: BTreeSet<ServedPort>,
+    pub served: SharedSet<ServedPort>,
     /// The ports that not everyone may use, announced here or not: pods come to them on every node.
     #[serde(default)]
-    pub limited: BTreeSet<ServedPort>,
+    pub limited: SharedSet<ServedPort>,
     /// Who may use those; of one port no two overlap.
     #[serde(default)]
-    pub admitted: BTreeSet<Admission>,
+    pub admitted: SharedSet<Admission>,
     /// Networks this node announces for the sake of addresses in them; what no Service has there is refused.
     #[serde(default)]
-    pub aggregated: BTreeSet<Prefix>,
+    pub aggregated: SharedSet<Prefix>,
     /// The addresses in those networks that Services have, announced here or not; left to kube-proxy.
     #[serde(default)]
-    pub assigned: BTreeSet<IpAddr>,
+    pub assigned: SharedSet<IpAddr>,
 }

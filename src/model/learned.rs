@@ -6,7 +6,9 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+use super::names::PeerName;
 use super::net::Prefix;
+use super::shared_map::SharedMap;
 
 /// Where a peer sends packets to a prefix, and how good that is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -37,4 +39,7 @@ pub struct Merit {
 }
 
 /// What one peer told of and may tell of, by prefix.
-pub type LearnedRoutes = BTreeMap<Prefix, LearnedPath>;
+pub type LearnedRoutes = SharedMap<Prefix, LearnedPath>;
+
+/// What each peer told of and may tell of.
+pub type Learned = BTreeMap<PeerName, LearnedRoutes>;

@@ -127,6 +127,12 @@ impl Prefix {
         self.0.contains(address)
     }
 
+    /// All wider prefixes that it lies in, the widest first.
+    pub fn around(&self) -> impl Iterator<Item = Self> + use<> {
+        let address = self.address();
+        (0..self.length()).filter_map(move |length| Self::containing(address, length))
+    }
+
     /// Its first and its last address, as numbers.
     pub fn bounds(&self) -> (u128, u128) {
         let first = number(self.address());

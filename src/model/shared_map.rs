@@ -138,6 +138,12 @@ impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
         None
     }
 
+    /// Takes out the keys that do not stay.
+    pub fn retain(&mut self, mut stays: impl FnMut(&K) -> bool) {
+        let gone: Vec<K> = self.keys().filter(|key| !stays(key)).cloned().collect();
+        gone.iter().for_each(|key| _ = self.remove(key));
+    }
+
     /// Takes a key out, and returns what it had.
     pub fn remove<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<V>
     where

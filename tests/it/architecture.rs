@@ -178,6 +178,7 @@ const PURE: &[&str] = &[
     "agent/entries.rs",
     "agent/fib.rs",
     "agent/forecast.rs",
+    "agent/imports",
     "agent/imports.rs",
     "agent/last_resort.rs",
     "agent/next_hop.rs",

@@ -82,7 +82,7 @@ fn guarded() -> Guarded {
 fn limit(guarded: &mut Guarded, text: &str, protocol: PortProtocol, port: u16, ranges: &[&str]) {
     let to = ServedPort { address: address(text), protocol, port };
     guarded.limited.insert(to);
-    guarded.admitted.retain(|admission| admission.to != to);
+    guarded.admitted = guarded.admitted.iter().filter(|admission| admission.to != to).copied().collect();
     guarded.admitted.extend(ranges.iter().map(|range| Admission { to, from: range.parse().expect("a range") }));
 }
 

@@ -241,6 +241,7 @@ fn hop(prefix: Prefix, next_hops: NextHops) -> IpAddr {
 enum Event {
     Want(BTreeMap<u8, u32>, bool, bool),
     Resend(bool),
+    SendOne,
     Send,
 }
 
@@ -249,17 +250,19 @@ fn event() -> impl Strategy<Value = Event> {
         (prop::collection::btree_map(0_u8..12, 0_u32..3, 0..8), any::<bool>(), any::<bool>())
             .prop_map(|(wish, complete, moved)| Event::Want(wish, complete, moved)),
         any::<bool>().prop_map(Event::Resend),
+        Just(Event::SendOne),
         Just(Event::Send),
     ]
+}
+
+fn advert((number, med): (u8, u32)) -> (Prefix, Arc<PathAttributes>) {
+    let text = if number < 6 { format!("10.0.0.{number}/32") } else { format!("fd00::{number}/128") };
+    (text.parse().unwrap(), Arc::new(PathAttributes { med: Some(med), ..PathAttributes::default() }))
 }
 
 proptest! {
     #[test]
     fn the_peer_ends_up_with_the_wish_whatever_came_before(events in prop::collection::vec(event(), 0..20)) {
-        let advert = |(number, med): (u8, u32)| {
-            let text = if number < 6 { format!("10.0.0.{number}/32") } else { format!("fd00::{number}/128") };
-            (text.parse().unwrap(), Arc::new(PathAttributes { med: Some(med), ..PathAttributes::default() }))
-        };
         let mut rib = rib(BOTH);
         let mut peer: BTreeMap<Prefix, (IpAddr, Option<u32>)> = BTreeMap::new();
         let mut last = (Adverts::default(), hops());
@@ -272,7 +275,7 @@ proptest! {
                     rib.want(&last.0, last.1, is_complete);
                 }
                 Event::Resend(is_v4) => rib.resend(if is_v4 { Family::V4 } else { Family::V6 }),
-                Event::Send => for update in drain(&mut rib) {
+                Event::SendOne | Event::Send => for update in drain(&mut rib) {
                     for prefix in update.withdrawn {
                         prop_assert!(peer.remove(&prefix).is_some(), "{} was never announced", prefix);
                     }
@@ -286,5 +289,39 @@ proptest! {
             last.0.iter().map(|(prefix, path)| (*prefix, (hop(*prefix, last.1), path.med))).collect();
         prop_assert_eq!(peer, want);
         prop_assert_eq!(rib.advertised(), 2);
+    }
+
+    #[test]
+    fn a_changed_wish_is_told_as_if_all_of_it_were_new(
+        events in prop::collection::vec(event(), 0..60), lacks_v6 in any::<bool>(),
+    ) {
+        let families = Families { v4: true, v6: !lacks_v6 };
+        let (mut rib, mut anew) = (rib(families), rib(families));
+        for event in events.into_iter().chain([Event::Send]) {
+            match event {
+                Event::Want(numbers, is_complete, has_v4) => {
+                    let wish: Adverts = numbers.into_iter().map(advert).collect();
+                    let next_hops = if has_v4 { hops() } else { NextHops { v4: None, ..hops() } };
+                    rib.want(&wish, next_hops, is_complete);
+                    (anew.wish, anew.next_hops, anew.is_complete) = (wish, next_hops, is_complete);
+                    anew.decide_all();
+                }
+                Event::Resend(is_v4) => {
+                    let family = if is_v4 { Family::V4 } else { Family::V6 };
+                    rib.resend(family);
+                    anew.resend(family);
+                }
+                Event::SendOne => {
+                    let (mut said, mut want) = (Vec::new(), Vec::new());
+                    prop_assert_eq!(rib.next_message(&mut said), anew.next_message(&mut want));
+                    prop_assert_eq!(said, want);
+                }
+                Event::Send => prop_assert_eq!(story(&drain(&mut rib)), story(&drain(&mut anew))),
+            }
+            prop_assert_eq!(&rib.withheld, &anew.withheld);
+            prop_assert_eq!(&rib.sent, &anew.sent);
+            prop_assert_eq!(&rib.to_withdraw, &anew.to_withdraw);
+            prop_assert_eq!(&rib.to_announce, &anew.to_announce);
+        }
     }
 }

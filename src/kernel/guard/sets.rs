@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::codec::{Attributes, Request, Verb, value};
-use crate::model::{Admission, Family, Guarded, Prefix, ServedPort};
+use crate::model::{Admission, Family, Guarded, Prefix, ServedPort, SharedSet};
 
 /// The table's name; its family is inet.
 pub(super) const TABLE: &str = "cairn";
@@ -18,13 +18,14 @@ pub(super) const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
 /// between that is served before or after, and nobody is admitted who is not before or after.
 pub(super) fn update(from: &Guarded, to: &Guarded) -> Vec<Request> {
     use Verb::{DeleteElements, NewElements};
-    fn only<T: Ord + Copy>(one: &BTreeSet<T>, other: &BTreeSet<T>) -> BTreeSet<T> {
+    fn only<T: Ord + Copy>(one: &SharedSet<T>, other: &SharedSet<T>) -> BTreeSet<T> {
         one.difference(other).copied().collect()
     }
-    let (before, after) = (ranges(&from.aggregated), ranges(&to.aggregated));
+    let is_same = from.aggregated.is_same(&to.aggregated);
+    let [before, after] = [from, to].map(|guarded| if is_same { BTreeSet::new() } else { ranges(&guarded.aggregated) });
     [
         address_elements(DeleteElements, &only(&from.announced, &to.announced), Set::Announced),
-        range_elements(DeleteElements, &only(&before, &after)),
+        range_elements(DeleteElements, &(&before - &after)),
         port_elements(NewElements, &only(&to.served, &from.served), Set::Served),
         port_elements(DeleteElements, &only(&from.served, &to.served), Set::Served),
         // Ranges of one port must not overlap: the old ones go first.
@@ -35,7 +36,7 @@ pub(super) fn update(from: &Guarded, to: &Guarded) -> Vec<Request> {
         address_elements(NewElements, &only(&to.assigned, &from.assigned), Set::Assigned),
         address_elements(DeleteElements, &only(&from.assigned, &to.assigned), Set::Assigned),
         address_elements(NewElements, &only(&to.announced, &from.announced), Set::Announced),
-        range_elements(NewElements, &only(&after, &before)),
+        range_elements(NewElements, &(&after - &before)),
     ]
     .concat()
 }
@@ -44,9 +45,9 @@ pub(super) fn update(from: &Guarded, to: &Guarded) -> Vec<Request> {
 type Range = [IpAddr; 2];
 
 /// The addresses of these networks, in as few ranges as there can be: a set takes none that overlap or touch.
-fn ranges(networks: &BTreeSet<Prefix>) -> BTreeSet<Range> {
+fn ranges(networks: &SharedSet<Prefix>) -> BTreeSet<Range> {
     let mut ranges = Vec::<(Family, u128, u128)>::new();
-    for network in networks {
+    for network in networks.iter() {
         let (family, (first, last)) = (network.family(), network.bounds());
         match ranges.last_mut() {
             Some((before, _, end)) if *before == family && first <= end.saturating_add(1) => *end = last.max(*end),
