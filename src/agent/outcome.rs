@@ -25,6 +25,9 @@ pub fn outcome(
         for (reason, count) in &peer.withheld {
             add(format!("{count} prefixes withheld: {reason}"));
         }
+        if peer.stale > 0 {
+            add(format!("{} of its routes stay for now: it restarts and has not told them again", peer.stale));
+        }
         if peer.over_limit > 0 {
             add(format!(
                 "{} routes are left out: the peer tells more than the {} that its policy takes",

@@ -13,7 +13,7 @@ use fastrand::Rng;
 
 use crate::model::{Asn, Family, Moment, RouterId};
 
-use super::codec::{Capability, Context, Families, Message, Notification, Open, Reason};
+use super::codec::{Capability, Context, Families, Message, Notification, Open, PreservedFamily, Reason};
 use super::desired::{HoldTime, PeerConfig, Peering};
 use super::status::{ConnectError, PeerError, SessionState};
 
@@ -82,6 +82,34 @@ pub(super) struct Negotiated {
     pub hold_time: HoldTime,
     /// Whether the peer tells its routes anew when asked (RFC 2918).
     pub refreshes: bool,
+    /// What becomes of its routes when it restarts; nothing is kept without it.
+    pub restart: Option<Restart>,
+}
+
+/// What a peer says of its restarts (RFC 4724 §3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Restart {
+    /// How long it may be away.
+    pub time: Duration,
+    /// The families whose routes stay meanwhile.
+    pub kept: Families,
+    /// Those of them whose packets went on being forwarded while it was away the last time.
+    pub forwarding: Families,
+}
+
+impl Restart {
+    fn of(open: &Open) -> Option<Self> {
+        let said = open.graceful_restart()?;
+        let families = |is_so: &dyn Fn(&PreservedFamily) -> bool| {
+            let contains = |family| said.of(family).is_some_and(is_so) && open.carries(family);
+            Families { v4: contains(Family::V4), v6: contains(Family::V6) }
+        };
+        Some(Self {
+            time: Duration::from_secs(said.restart_time_seconds.into()),
+            kept: families(&|_| true),
+            forwarding: families(&PreservedFamily::is_forwarding),
+        })
+    }
 }
 
 /// Who we are and whom we expect; fixed for the life of a machine.
@@ -303,6 +331,7 @@ impl Fsm {
                 families: Families { v4: open.carries(Family::V4), v6: open.carries(Family::V6) },
             },
             refreshes: open.capabilities.contains(&Capability::RouteRefresh),
+            restart: Restart::of(open),
             // Zero means "never" and is the smallest number all the same (RFC 4271 §4.2).
             hold_time: self.hold_time.min(open.hold_time),
         })

@@ -4,17 +4,20 @@
 //! forgotten at once, so that no peer can make memory grow: there are at most as many routes as the
 //! policy says. Which are refused beyond that is the peer's order of telling; those that are in stay.
 //! When the policy or the room for routes changes, the peer is asked to tell everything again (RFC 2918).
+//! What a peer told that restarts stays, stale, until it has told it anew ([`retained`](super::retained)).
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use crate::config::peer::Import;
 use crate::model::learned::{LearnedPath, LearnedRoutes, Merit};
-use crate::model::{Asn, Family, Prefix};
+use crate::model::{Asn, Family, Moment, Prefix};
 
 use super::codec::{AsPath, Attributes, Context, Families, Origin, SegmentKind, Update};
 use super::desired::Peering;
+use super::fsm::Restart;
+use super::retained::Retained;
 
 /// What LOCAL_PREF is on sessions that do not carry it.
 const LOCAL_PREF: u32 = 100;
@@ -35,6 +38,8 @@ pub(super) struct AdjRibIn {
     to_ask: Families,
     /// The families of which the peer has told everything once (RFC 4724 §2).
     told: Families,
+    /// Routes that it told before it restarted, and not since.
+    stale: BTreeSet<Prefix>,
 }
 
 impl AdjRibIn {
@@ -51,7 +56,35 @@ impl AdjRibIn {
             over_limit: 0,
             to_ask,
             told: Families::default(),
+            stale: BTreeSet::new(),
         }
+    }
+
+    /// Goes on with what the peer told before it restarted, of the families that it has forwarded meanwhile; the
+    /// rest goes at once (RFC 4724 §4.2).
+    pub(super) fn resume(&mut self, retained: Retained, forwarding: Families) {
+        (self.routes, self.through_own) = retained.into_parts();
+        self.routes.retain(|prefix| forwarding.contains(prefix.family()));
+        self.through_own.retain(|prefix, _| self.routes.contains_key(prefix));
+        self.stale = self.routes.keys().copied().collect();
+    }
+
+    /// What stays of this session's routes when it ended because the peer restarts. What was stale then already
+    /// goes (RFC 4724 §4.2).
+    pub(super) fn retain(mut self, restart: Restart, now: Moment) -> Option<Retained> {
+        self.routes.retain(|prefix| restart.kept.contains(prefix.family()) && !self.stale.contains(prefix));
+        self.through_own.retain(|prefix, _| self.routes.contains_key(prefix));
+        Retained::new(self.routes, self.through_own, now, now + restart.time)
+    }
+
+    /// How many routes the peer has not told since it restarted.
+    pub(super) fn stale(&self) -> usize {
+        self.stale.len()
+    }
+
+    /// Forgets what the peer has not told since it restarted.
+    pub(super) fn forget_stale(&mut self) {
+        std::mem::take(&mut self.stale).iter().for_each(|prefix| self.remove(prefix));
     }
 
     /// What was told and is taken.
@@ -87,6 +120,7 @@ impl AdjRibIn {
         };
         self.routes.retain(stays);
         self.through_own.retain(|prefix, _| self.routes.contains_key(prefix));
+        self.stale.retain(|prefix| self.routes.contains_key(prefix));
         self.ask_again();
     }
 
@@ -105,6 +139,8 @@ impl AdjRibIn {
         }
         if let Some(family) = update.end_of_rib {
             *self.told.of_mut(family) = true;
+            let gone: Vec<Prefix> = self.stale.iter().filter(|prefix| prefix.family() == family).copied().collect();
+            gone.iter().for_each(|prefix| self.remove(prefix));
         }
         if was_full && self.over_limit > 0 && self.routes.len() < self.import.max_prefixes {
             self.ask_again();
@@ -126,6 +162,7 @@ impl AdjRibIn {
     }
 
     fn insert(&mut self, prefix: Prefix, path: LearnedPath, own: usize) {
+        self.stale.remove(&prefix);
         match self.routes.get(&prefix) {
             Some(known) if *known == path => {}
             None if self.routes.len() >= self.import.max_prefixes => {
@@ -142,6 +179,7 @@ impl AdjRibIn {
     }
 
     fn remove(&mut self, prefix: &Prefix) {
+        self.stale.remove(prefix);
         self.through_own.remove(prefix);
         self.routes.remove(prefix);
     }
@@ -201,6 +239,8 @@ fn is_host(address: IpAddr) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -238,6 +278,10 @@ mod tests {
 
     fn gone(withdrawn: &[&str]) -> Update {
         Update { withdrawn: withdrawn.iter().map(|text| prefix(text)).collect(), ..Update::default() }
+    }
+
+    fn end(family: Family) -> Update {
+        Update { end_of_rib: Some(family), ..Update::default() }
     }
 
     fn story(rib: &AdjRibIn) -> String {
@@ -345,7 +389,6 @@ mod tests {
 
     #[test]
     fn a_peer_has_told_everything_when_each_family_has_its_end() {
-        let end = |family| Update { end_of_rib: Some(family), ..Update::default() };
         let mut rib = rib(import(&[("10.0.0.0/8", None, Some(32))], 2));
         rib.take(&told(&["10.1.0.0/16"]));
         assert!(!rib.is_told());
@@ -356,6 +399,47 @@ mod tests {
         rib.context.families.v6 = false;
         rib.told = Families { v4: true, v6: false };
         assert!(rib.is_told(), "of the other family nothing comes");
+    }
+
+    #[test]
+    fn what_a_router_told_before_it_restarted_stays_until_it_has_told_everything_again() {
+        const V4: Families = Families { v4: true, v6: false };
+        const BOTH: Families = Families { v4: true, v6: true };
+        let policy = || import(&[("10.0.0.0/8", None, Some(32)), ("fd00::/8", None, Some(64))], 100);
+        let at = |seconds| Moment::since_boot(Duration::from_secs(seconds));
+        let restart = |kept| Restart { time: Duration::from_secs(30), kept, forwarding: kept };
+        let before = || {
+            let mut rib = rib(policy());
+            rib.take(&told(&["10.1.0.0/16", "10.2.0.0/16", "fd00:1::/32"]));
+            rib
+        };
+        for (name, kept, forwarding, again, want) in [
+            ("nothing told yet", BOTH, BOTH, vec![], "10.1.0.0/16 10.2.0.0/16 fd00:1::/32"),
+            ("only one family is kept", V4, BOTH, vec![], "10.1.0.0/16 10.2.0.0/16"),
+            ("only one was forwarded", BOTH, V4, vec![], "10.1.0.0/16 10.2.0.0/16"),
+            ("one told again", BOTH, BOTH, vec![told(&["10.1.0.0/16"])], "10.1.0.0/16 10.2.0.0/16 fd00:1::/32"),
+            ("that is all", BOTH, BOTH, vec![told(&["10.1.0.0/16"]), end(Family::V4)], "10.1.0.0/16 fd00:1::/32"),
+            ("withdrawn", BOTH, BOTH, vec![gone(&["10.1.0.0/16"])], "10.2.0.0/16 fd00:1::/32"),
+            ("both families", BOTH, BOTH, vec![end(Family::V4), end(Family::V6)], ""),
+        ] {
+            let retained = before().retain(restart(kept), at(1)).expect("something stays");
+            assert_eq!(retained.until(), at(31));
+            let mut rib = rib(policy());
+            rib.resume(retained, forwarding);
+            again.iter().for_each(|update| rib.take(update));
+            assert_eq!(story(&rib), want, "{name}");
+            // Nothing stays stale over a second restart.
+            let fresh = rib.routes().len() - rib.stale();
+            let again = rib.retain(restart(BOTH), at(2));
+            assert_eq!(again.map_or(0, |retained| retained.routes().len()), fresh, "{name}");
+        }
+        assert!(before().retain(restart(Families::default()), at(1)).is_none());
+        assert!(before().retain(Restart { time: Duration::ZERO, ..restart(BOTH) }, at(1)).is_none());
+        let mut late = rib(policy());
+        late.resume(before().retain(restart(BOTH), at(1)).expect("something stays"), BOTH);
+        late.take(&told(&["10.1.0.0/16"]));
+        late.forget_stale();
+        assert_eq!(story(&late), "10.1.0.0/16");
     }
 
     #[test]

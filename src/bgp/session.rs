@@ -17,18 +17,23 @@ use tokio::task::yield_now;
 use tracing::{debug, info, warn};
 
 use crate::cluster::clock::{now, until};
+use crate::model::learned::LearnedRoutes;
 use crate::model::{Adverts, Moment, PeerName};
 
 use super::codec::{self, Message, Notification, Reason, Refresh};
 use super::connection::{self, Connection};
 use super::desired::{Desired, PeerConfig};
-use super::fsm::{Fsm, Input, Negotiated, Output};
+use super::fsm::{Fsm, Input, Negotiated, Output, Restart};
+use super::retained::Retained;
 use super::rib::{AdjRibOut, session_next_hops};
 use super::rib_in::AdjRibIn;
 use super::status::{ConnectError, PeerError, PeerStatus, SpeakerStatus};
 
 /// The least send hold time; twice the hold time, if that is more (RFC 9687 §4).
 const SEND_HOLD: Duration = Duration::from_secs(8 * 60);
+/// A router that has restarted and never says that it has told everything has told it by then. RFC 4724 §4.2 leaves the
+/// time open; the agent waits as long for a router after its own restart.
+const STALE_LIMIT: Duration = Duration::from_secs(120);
 /// What a router's log says when this program ends (RFC 9003).
 const FAREWELL: &str = "the Cairn agent on this node is stopping";
 
@@ -133,6 +138,9 @@ struct Exchange {
     rib_in: AdjRibIn,
     refreshes: bool,
     send_hold: Duration,
+    restart: Option<Restart>,
+    /// When the routes go that the peer has not told since it restarted.
+    stale_until: Option<Moment>,
 }
 
 struct Session {
@@ -141,6 +149,8 @@ struct Session {
     fsm: Fsm,
     link: Link,
     exchange: Option<Exchange>,
+    /// What the peer told that restarts.
+    retained: Option<Retained>,
     status: watch::Sender<SpeakerStatus>,
     last_error: Option<PeerError>,
     /// The troubles since the session was last Established that the log has heard of.
@@ -150,7 +160,17 @@ struct Session {
 impl Session {
     fn new(config: PeerConfig, wish: Arc<Desired>, status: watch::Sender<SpeakerStatus>) -> Self {
         let fsm = Fsm::new(&config, wish.router_id, fastrand::u64(..));
-        Self { config, wish, fsm, link: Link::Down, exchange: None, status, last_error: None, logged: Vec::new() }
+        Self {
+            config,
+            wish,
+            fsm,
+            link: Link::Down,
+            exchange: None,
+            retained: None,
+            status,
+            last_error: None,
+            logged: Vec::new(),
+        }
     }
 
     async fn start(&mut self, start: Start) {
@@ -164,7 +184,7 @@ impl Session {
     }
 
     async fn wait(&mut self, desired: &mut watch::Receiver<Arc<Desired>>) -> Event {
-        let deadline = self.fsm.deadline().into_iter().chain(self.send_deadline()).min();
+        let deadline = self.fsm.deadline().into_iter().chain(self.send_deadline()).chain(self.stale_deadline()).min();
         tokio::select! {
             changed = desired.changed() => if changed.is_ok() { Event::Wish } else { Event::Stopping },
             event = self.link.event() => event,
@@ -177,7 +197,21 @@ impl Session {
         self.link.connection()?.blocked_since().map(|since| since + send_hold)
     }
 
+    /// When routes of a peer that restarts go.
+    fn stale_deadline(&self) -> Option<Moment> {
+        let of_session = self.exchange.as_ref().and_then(|exchange| exchange.stale_until);
+        of_session.or(self.retained.as_ref().map(Retained::until))
+    }
+
     async fn tick(&mut self) {
+        if self.stale_deadline().is_some_and(|deadline| deadline <= now()) {
+            info!(peer = %self.config.name, "routes of before its restart are not told again: they go");
+            self.retained = None;
+            if let Some(exchange) = &mut self.exchange {
+                exchange.rib_in.forget_stale();
+                exchange.stale_until = None;
+            }
+        }
         self.step(Input::Tick).await;
         if self.send_deadline().is_some_and(|deadline| deadline <= now()) {
             self.step(Input::SendHoldExpired).await;
@@ -196,6 +230,9 @@ impl Session {
             (self.config, self.wish) = (config, wish);
             if let Some(exchange) = &mut self.exchange {
                 exchange.rib_in.adopt(&self.config.import);
+            }
+            if let Some(retained) = &mut self.retained {
+                retained.adopt(&self.config.import);
             }
             self.want();
         } else {
@@ -262,6 +299,7 @@ impl Session {
         if self.exchange.is_some() {
             info!(peer = %self.config.name, reason = %notification, "BGP session ended");
         }
+        self.retained = None;
         self.step(Input::Stop(notification)).await;
     }
 
@@ -286,7 +324,14 @@ impl Session {
                     exchange.rib.resend(family);
                 }
             }
-            Output::Failed(error) => self.failed(error),
+            Output::Failed(error) => {
+                // RFC 4724 §4.2: it ended without a word, which is how a restart looks.
+                let is_restart = error == PeerError::Closed;
+                self.failed(error);
+                if let Some(exchange) = self.exchange.take().filter(|_| is_restart) {
+                    self.retain(exchange);
+                }
+            }
             Output::HangUp => {
                 self.exchange = None;
                 self.publish();
@@ -294,6 +339,16 @@ impl Session {
                     connection.hang_up().await;
                 }
             }
+        }
+    }
+
+    /// Keeps the routes of a peer that may restart, as it said before.
+    fn retain(&mut self, exchange: Exchange) {
+        let Exchange { rib_in, restart, .. } = exchange;
+        self.retained = restart.and_then(|restart| rib_in.retain(restart, now()));
+        if let Some(retained) = &self.retained {
+            let routes = retained.routes().len();
+            info!(peer = %self.config.name, routes, "routes of a router that may be restarting stay for now");
         }
     }
 
@@ -305,14 +360,18 @@ impl Session {
 
     fn up(&mut self, negotiated: Negotiated) {
         let twice_the_hold_time = Duration::from_secs(2 * u64::from(negotiated.hold_time.seconds()));
-        let Negotiated { context, hold_time: _, refreshes } = negotiated;
+        let Negotiated { context, hold_time: _, refreshes, restart } = negotiated;
         let rib = AdjRibOut::new(context, self.config.local_asn);
         // Without a connection there is nothing to read, and what is read ends the session.
         let local_address = self.link.connection().and_then(|connection| connection.local_address().ok());
         let local_address = local_address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
-        let rib_in = AdjRibIn::new(context, self.config.local_asn, local_address, self.config.import.clone());
+        let mut rib_in = AdjRibIn::new(context, self.config.local_asn, local_address, self.config.import.clone());
         let send_hold = SEND_HOLD.max(twice_the_hold_time);
-        self.exchange = Some(Exchange { rib, rib_in, refreshes, send_hold });
+        if let Some(retained) = self.retained.take() {
+            rib_in.resume(retained, restart.map(|restart| restart.forwarding).unwrap_or_default());
+        }
+        let stale_until = (rib_in.stale() > 0).then(|| now() + STALE_LIMIT);
+        self.exchange = Some(Exchange { rib, rib_in, refreshes, send_hold, restart, stale_until });
         self.want();
         self.last_error = None;
         self.logged.clear();
@@ -377,12 +436,14 @@ impl Session {
     fn publish(&self) {
         let rib = self.exchange.as_ref().map(|exchange| &exchange.rib);
         let rib_in = self.exchange.as_ref().map(|exchange| &exchange.rib_in);
+        let retained = self.retained.as_ref().map(Retained::routes);
         let current = PeerStatus {
             state: self.fsm.state(),
             established_at: self.fsm.established_at(),
             advertised: rib.map_or(0, AdjRibOut::advertised),
             withheld: rib.map(|rib| rib.withheld().clone()).unwrap_or_default(),
-            learned: rib_in.map(|rib| rib.routes().clone()).unwrap_or_default(),
+            learned: rib_in.map(AdjRibIn::routes).or(retained).cloned().unwrap_or_default(),
+            stale: rib_in.map(AdjRibIn::stale).or(retained.map(LearnedRoutes::len)).unwrap_or_default(),
             has_told_all: rib_in.is_some_and(AdjRibIn::is_told),
             over_limit: rib_in.map_or(0, AdjRibIn::over_limit),
             last_error: self.last_error.clone(),

@@ -30,11 +30,13 @@ pub struct PeerStatus {
     pub advertised: usize,
     /// Prefixes it should have and cannot have, counted by reason.
     pub withheld: BTreeMap<Withheld, usize>,
-    /// What it told of and may tell of; nothing while it is not Established.
+    /// What it told of and may tell of; nothing while it is not Established, unless it restarts.
     pub learned: LearnedRoutes,
     /// Whether that is all it has: it said so since the session is Established (End-of-RIB, RFC 4724 §2). Not every
     /// router does.
     pub has_told_all: bool,
+    /// How many of those it told before it restarted and not since: they stay for as long as it asked for.
+    pub stale: usize,
     /// Routes that were left out because there are as many as the policy takes.
     pub over_limit: usize,
     /// Why it is not Established, or why it was not the last time; forgotten when it is again.

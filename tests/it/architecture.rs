@@ -150,6 +150,7 @@ const PURE: &[&str] = &[
     "bgp/codec",
     "bgp/fsm",
     "bgp/fsm.rs",
+    "bgp/retained.rs",
     "bgp/rib",
     "bgp/rib.rs",
     "bgp/rib_in.rs",

@@ -21,7 +21,7 @@ use crate::model::Family;
 
 use super::desired::Peering;
 pub use notification::{Notification, Reason};
-pub use open::{Capability, Open};
+pub use open::{Capability, GracefulRestart, Open, PreservedFamily};
 pub use update::{AsPath, Attributes, Fault, Origin, Outcome, SegmentKind, Update};
 
 /// Octets of a message's header: marker, length, type (RFC 4271 §4.1).

@@ -40,6 +40,8 @@ pub enum Capability {
     },
     /// Code 2: ROUTE-REFRESH is understood (RFC 2918 §2).
     RouteRefresh,
+    /// Code 64: what becomes of routes while the sender restarts (RFC 4724 §3).
+    GracefulRestart(GracefulRestart),
     /// Code 65: AS numbers are four octets wide; the sender's (RFC 6793 §3).
     FourOctetAs(u32),
     /// Any other, left alone (RFC 5492 §3).
@@ -51,6 +53,76 @@ pub enum Capability {
     },
 }
 
+/// What becomes of routes while a speaker restarts (RFC 4724 §3).
+///
+/// One without a family says only that its sender tells when it has told everything (End-of-RIB), and keeps routes of
+/// those that do restart.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct GracefulRestart {
+    /// Four bits; the first says that the sender has just restarted.
+    pub flags: u8,
+    /// How long it may take from the end of one session to the next one; twelve bits.
+    pub restart_time_seconds: u16,
+    /// The families whose packets the sender goes on forwarding while it restarts, or does not.
+    pub families: Vec<PreservedFamily>,
+}
+
+/// An address family whose routes matter while a speaker restarts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PreservedFamily {
+    /// Address family identifier.
+    pub afi: u16,
+    /// Subsequent address family identifier.
+    pub safi: u8,
+    /// The first bit says that the forwarding state outlived the last restart.
+    pub flags: u8,
+}
+
+impl PreservedFamily {
+    /// The most significant bit of its flags, "Forwarding State".
+    const FORWARDING: u8 = 0x80;
+
+    /// Whether packets went on being forwarded by what the sender had told before.
+    pub fn is_forwarding(&self) -> bool {
+        self.flags & Self::FORWARDING != 0
+    }
+
+    fn is_unicast_of(&self, family: Family) -> bool {
+        (self.afi, self.safi) == family_codes(family)
+    }
+}
+
+impl GracefulRestart {
+    /// What it says of a family's unicast routes.
+    pub fn of(&self, family: Family) -> Option<&PreservedFamily> {
+        self.families.iter().find(|preserved| preserved.is_unicast_of(family))
+    }
+
+    fn decode(value: &[u8]) -> Option<Self> {
+        let mut cursor = Cursor::new(value);
+        let head = cursor.u16()?;
+        let (families, []) = cursor.rest().as_chunks() else { return None };
+        let family =
+            |&[high, low, safi, flags]: &[u8; 4]| PreservedFamily { afi: u16::from_be_bytes([high, low]), safi, flags };
+        let [flags, _] = head.to_be_bytes();
+        Some(Self {
+            flags: flags >> 4,
+            restart_time_seconds: head & 0x0fff,
+            families: families.iter().map(family).collect(),
+        })
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        let length = u8::try_from(2 + 4 * self.families.len()).expect("there are few families");
+        out.extend([64, length]);
+        out.extend((u16::from(self.flags) << 12 | self.restart_time_seconds).to_be_bytes());
+        for PreservedFamily { afi, safi, flags } in &self.families {
+            out.extend(afi.to_be_bytes());
+            out.extend([*safi, *flags]);
+        }
+    }
+}
+
 impl Capability {
     /// The multiprotocol capability of a family's unicast routes.
     pub fn unicast(family: Family) -> Self {
@@ -60,7 +132,9 @@ impl Capability {
 }
 
 impl Open {
-    /// What this speaker sends: four-octet AS numbers, both families' unicast, route refresh.
+    /// What this speaker sends: four-octet AS numbers, both families' unicast, route refresh, and that it wants to
+    /// hear the end of the peer's first routes. Many send that End-of-RIB only to who has said so (RFC 4724 §2). With no
+    /// family it promises nothing of its own restart, whose time is then irrelevant (§3).
     pub fn ours(asn: Asn, router_id: RouterId, hold_time: HoldTime) -> Self {
         Self {
             two_octet_asn: u16::try_from(asn.get()).unwrap_or(Asn::TRANS),
@@ -70,6 +144,7 @@ impl Open {
                 Capability::unicast(Family::V4),
                 Capability::unicast(Family::V6),
                 Capability::RouteRefresh,
+                Capability::GracefulRestart(GracefulRestart::default()),
                 Capability::FourOctetAs(asn.get()),
             ],
         }
@@ -86,6 +161,14 @@ impl Open {
     /// The sender's AS number, the wide one where it gives one.
     pub fn asn(&self) -> u32 {
         self.four_octet_asn().unwrap_or(self.two_octet_asn.into())
+    }
+
+    /// What becomes of the sender's routes while it restarts; of several it is the last that counts (RFC 4724 §3).
+    pub fn graceful_restart(&self) -> Option<&GracefulRestart> {
+        self.capabilities.iter().rev().find_map(|capability| match capability {
+            Capability::GracefulRestart(restart) => Some(restart),
+            _ => None,
+        })
     }
 
     /// Whether the sender exchanges unicast routes of a family. One that names no family at all
@@ -180,6 +263,11 @@ impl Capability {
                 Some(Self::Multiprotocol { afi: u16::from_be_bytes([afi_high, afi_low]), safi })
             }
             (2, []) => Some(Self::RouteRefresh),
+            // One that is malformed is as good as none: nobody restarts by it.
+            (64, value) => match GracefulRestart::decode(value) {
+                Some(restart) => Some(Self::GracefulRestart(restart)),
+                None => Some(Self::Other { code, value: value.to_vec() }),
+            },
             (65, &[a, b, c, d]) => Some(Self::FourOctetAs(u32::from_be_bytes([a, b, c, d]))),
             (1 | 2 | 65, _) => None,
             _ => Some(Self::Other { code, value: value.to_vec() }),
@@ -194,6 +282,7 @@ impl Capability {
                 out.extend([0, *safi]);
             }
             Self::RouteRefresh => out.extend([2, 0]),
+            Self::GracefulRestart(restart) => restart.encode(out),
             Self::FourOctetAs(asn) => {
                 out.extend([65, 4]);
                 out.extend(asn.to_be_bytes());

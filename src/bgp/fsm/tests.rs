@@ -1,4 +1,4 @@
-use super::super::codec::{Refresh, Update};
+use super::super::codec::{GracefulRestart, Refresh, Update};
 use super::super::desired::HoldTimeError;
 use super::*;
 use crate::config::peer::Import;
@@ -258,6 +258,45 @@ fn a_session_is_as_able_as_the_peer() {
         fsm.step(received(Message::Open(open)), at(0));
         let want = Context { four_octet_as, peering: Peering::External, families: Families { v4, v6 } };
         assert_eq!(fsm.context(), want, "{name}");
+    }
+}
+
+#[test]
+fn what_becomes_of_routes_while_the_peer_restarts_is_what_its_last_capability_says() {
+    let family = |afi, safi, flags| PreservedFamily { afi, safi, flags };
+    let restart = |restart_time_seconds, families: &[PreservedFamily]| {
+        let (flags, families) = (0x8, families.to_vec());
+        Capability::GracefulRestart(GracefulRestart { flags, restart_time_seconds, families })
+    };
+    let (v4, v6, vpn) = (family(1, 1, 0x80), family(2, 1, 0), family(1, 128, 0x80));
+    let mut only_v4 = vec![Capability::unicast(Family::V4)];
+    only_v4.push(restart(30, &[v4, v6]));
+    for (name, capabilities, want) in [
+        ("none", vec![], None),
+        ("no family", vec![restart(120, &[])], Some((120, "", ""))),
+        ("both, one forwarding", vec![restart(30, &[v4, v6])], Some((30, "v4 v6", "v4"))),
+        ("one that is not carried", only_v4, Some((30, "v4", "v4"))),
+        ("another kind of routes", vec![restart(30, &[vpn])], Some((30, "", ""))),
+        ("several", vec![restart(30, &[v4]), restart(40, &[v6])], Some((40, "v6", ""))),
+    ] {
+        let mut open = peer_open(65000, 9);
+        open.capabilities.retain(|capability| !matches!(capability, Capability::GracefulRestart(_)));
+        if capabilities.iter().any(|capability| matches!(capability, Capability::Multiprotocol { .. })) {
+            open.capabilities.clear();
+            open.capabilities.push(Capability::FourOctetAs(65000));
+        }
+        open.capabilities.extend(capabilities);
+        let mut fsm = machine(&[Input::Start, Input::Connected, received(Message::Open(open))]);
+        let outputs = fsm.step(received(Message::Keepalive), at(0));
+        let [Output::Up(negotiated)] = &outputs[..] else { panic!("{name}: {outputs:?}") };
+        let names = |Families { v4, v6 }: Families| {
+            [v4.then_some("v4"), v6.then_some("v6")].into_iter().flatten().collect::<Vec<_>>().join(" ")
+        };
+        let got = negotiated
+            .restart
+            .map(|Restart { time, kept, forwarding }| (time.as_secs(), names(kept), names(forwarding)));
+        let want = want.map(|(time, kept, forwarding)| (time, kept.to_owned(), forwarding.to_owned()));
+        assert_eq!(got, want, "{name}");
     }
 }
 

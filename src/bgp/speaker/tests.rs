@@ -8,12 +8,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 
-use crate::config::peer::Import;
+use crate::config::peer::{Import, ImportRule};
 use crate::model::{Adverts, Family, NextHops};
 
 use super::super::codec::{
-    self, Context, Families, Message, Notification, Open, Reason, Refresh, Update, encode_keepalive, encode_open,
-    frame_length,
+    self, AsPath, Attributes, Capability, Context, Families, GracefulRestart, Message, Notification, Open, Origin,
+    PreservedFamily, Reason, Refresh, SegmentKind, Update, encode_keepalive, encode_open, frame_length, pack,
 };
 use super::super::{ConnectError, HoldTime, PeerConfig, PeerError, PeerStatus, Peering, SessionState};
 use super::*;
@@ -55,6 +55,14 @@ impl Router {
         assert!(matches!(conversation.next().await, Some(Message::Open(_))));
         conversation.say_open(asn).await;
         assert_eq!(conversation.next().await, Some(Message::Keepalive));
+        conversation
+    }
+
+    /// The same of one that says how it restarts, if it does.
+    async fn establish_one_that_restarts(&self, restart_time_seconds: Option<u16>) -> Conversation {
+        let mut conversation = self.accept().await;
+        assert!(matches!(conversation.next().await, Some(Message::Open(_))));
+        conversation.say_open_that_restarts(65000, restart_time_seconds).await;
         conversation
     }
 }
@@ -115,9 +123,20 @@ impl Conversation {
     }
 
     async fn say_open(&mut self, asn: u32) {
+        self.say_open_that_restarts(asn, None).await;
+    }
+
+    /// Says how it restarts, for IPv4.
+    async fn say_open_that_restarts(&mut self, asn: u32, restart_time_seconds: Option<u16>) {
         let mut out = Vec::new();
         let router_id = Ipv4Addr::new(10, 99, 0, 2).try_into().unwrap();
-        encode_open(&Open::ours(asn.try_into().unwrap(), router_id, HoldTime::DEFAULT), &mut out);
+        let mut open = Open::ours(asn.try_into().unwrap(), router_id, HoldTime::DEFAULT);
+        if let Some(restart_time_seconds) = restart_time_seconds {
+            let families = vec![PreservedFamily { afi: 1, safi: 1, flags: 0x80 }];
+            let restart = GracefulRestart { flags: 0, restart_time_seconds, families };
+            open.capabilities.push(Capability::GracefulRestart(restart));
+        }
+        encode_open(&open, &mut out);
         encode_keepalive(&mut out);
         self.say(&out).await;
     }
@@ -374,4 +393,78 @@ async fn a_session_that_crashed_is_started_anew_after_a_rest() {
     };
     timeout(LIMIT, status.wait_for(is_shown)).await.expect("in time").unwrap();
     agent.stop().await;
+}
+
+/// An UPDATE of a router for some IPv4 networks.
+fn told(prefixes: &[&str]) -> Vec<u8> {
+    let attributes = Attributes {
+        origin: Some(Origin::Igp),
+        as_path: Some(AsPath(vec![(SegmentKind::Sequence, vec![65000])])),
+        next_hops: NextHops { v4: Some([10, 99, 0, 2].into()), v6: None },
+        ..Attributes::default()
+    };
+    let context =
+        Context { four_octet_as: true, peering: Peering::External, families: Families { v4: true, v6: true } };
+    let prefixes: Vec<_> = prefixes.iter().map(|text| text.parse().unwrap()).collect();
+    let mut out = Vec::new();
+    assert_eq!(pack::announce(&attributes, &context, Family::V4, &prefixes, &mut out), prefixes.len());
+    out
+}
+
+/// A router whose routes are taken.
+fn importing(router: &Router) -> PeerConfig {
+    let rule = ImportRule::new("192.0.0.0/8".parse().unwrap(), Some(8), None).unwrap();
+    PeerConfig { import: Import { rules: vec![rule], max_prefixes: 10, allow_own_as: 0 }, ..router.peer("tor") }
+}
+
+#[tokio::test]
+async fn routes_of_a_router_that_restarts_stay_and_go_when_it_has_told_the_others_again() {
+    let router = Router::new("127.0.0.1").await;
+    let mut agent = Agent::start(&[importing(&router)], &[]);
+    let has = |peer: &PeerStatus, routes: usize, stale: usize, is_up: bool| {
+        let is_established = peer.state == SessionState::Established;
+        (peer.learned.len(), peer.stale, is_established) == (routes, stale, is_up)
+    };
+
+    // It said that it may be away for an hour.
+    let mut first = router.establish_one_that_restarts(Some(3600)).await;
+    first.say(&told(&["192.0.2.0/24", "192.0.3.0/24"])).await;
+    agent.sees("tor", |peer| has(peer, 2, 0, true)).await;
+    drop(first);
+    agent.sees("tor", |peer| has(peer, 2, 2, false)).await;
+    let mut second = router.establish_one_that_restarts(Some(3600)).await;
+    second.say(&told(&["192.0.2.0/24"])).await;
+    agent.sees("tor", |peer| has(peer, 2, 1, true)).await;
+    let mut end = Vec::new();
+    pack::end_of_rib(Family::V4, &mut end);
+    second.say(&end).await;
+    agent.sees("tor", |peer| has(peer, 1, 0, true)).await;
+
+    drop((second, router));
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn routes_go_with_a_session_that_ends_otherwise_or_is_not_followed_by_another_in_time() {
+    let mut goodbye = Vec::new();
+    codec::encode_notification(&Reason::AdministrativeShutdown.into(), &mut goodbye);
+    for (name, restart_time, last_words) in [
+        ("it says why it ends the session", Some(3600), goodbye),
+        ("it has not said that it would restart", None, Vec::new()),
+        ("it stays away for longer than it said", Some(1), Vec::new()),
+    ] {
+        let router = Router::new("127.0.0.1").await;
+        let mut agent = Agent::start(&[importing(&router)], &[]);
+        let mut session = router.establish_one_that_restarts(restart_time).await;
+        session.say(&told(&["192.0.2.0/24"])).await;
+        agent.sees("tor", |peer| peer.learned.len() == 1).await;
+        let speaks_last = !last_words.is_empty();
+        session.say(&last_words).await;
+        drop(router);
+        // Who closes at once may take back what was not read yet.
+        let _open = speaks_last.then_some(session);
+        let is_gone = |peer: &PeerStatus| peer.learned.is_empty() && peer.state != SessionState::Established;
+        assert_eq!(agent.sees("tor", is_gone).await.stale, 0, "{name}");
+        agent.stop().await;
+    }
 }

@@ -15,8 +15,10 @@ fn reads_the_open_of_bird() {
     assert_eq!(open.router_id.to_string(), "10.99.0.2");
     assert!(open.carries(Family::V4) && open.carries(Family::V6));
     assert!(open.capabilities.contains(&Capability::RouteRefresh));
-    let graceful_restart = Capability::Other { code: 64, value: vec![0, 120] };
-    assert!(open.capabilities.contains(&graceful_restart), "unknown capabilities are kept");
+    let restart = GracefulRestart { restart_time_seconds: 120, ..GracefulRestart::default() };
+    assert_eq!(open.graceful_restart(), Some(&restart));
+    let enhanced_refresh = Capability::Other { code: 70, value: vec![] };
+    assert!(open.capabilities.contains(&enhanced_refresh), "unknown capabilities are kept");
     let mut again = Vec::new();
     encode_open(&open, &mut again);
     assert_eq!(again, frame(OPEN, body));
@@ -74,7 +76,7 @@ fn writes_what_three_routers_took() {
     let asn = 4_200_000_001.try_into().unwrap();
     let router_id = std::net::Ipv4Addr::new(10, 99, 0, 1).try_into().unwrap();
     encode_open(&Open::ours(asn, router_id, HoldTime::DEFAULT), &mut out);
-    assert_eq!(out, frame(OPEN, "045ba0005a0a63000116021401040001000101040002000102004104fa56ea01"));
+    assert_eq!(out, frame(OPEN, "045ba0005a0a6300011a0218010400010001010400020001020040020000 4104fa56ea01"));
 
     let attributes = Attributes {
         origin: Some(Origin::Igp),

@@ -63,8 +63,14 @@ fn capability() -> impl Strategy<Value = Capability> {
         (any::<u16>(), any::<u8>()).prop_map(|(afi, safi)| Capability::Multiprotocol { afi, safi }),
         Just(Capability::RouteRefresh),
         (1_u32..).prop_map(Capability::FourOctetAs),
+        (0_u8..16, 0_u16..4096, vec((any::<u16>(), any::<u8>(), any::<u8>()), 0..4)).prop_map(restart),
         (66_u8.., vec(any::<u8>(), 0..20)).prop_map(|(code, value)| Capability::Other { code, value }),
     ]
+}
+
+fn restart((flags, restart_time_seconds, families): (u8, u16, Vec<(u16, u8, u8)>)) -> Capability {
+    let families = families.into_iter().map(|(afi, safi, flags)| PreservedFamily { afi, safi, flags }).collect();
+    Capability::GracefulRestart(GracefulRestart { flags, restart_time_seconds, families })
 }
 
 /// A valid message of some kind, to be broken.
