@@ -62,17 +62,44 @@ impl Uplink {
         std::fs::create_dir_all(&folder)?;
         let program = match make {
             Make::Bird => start_bird(&namespace, &folder, host, asn, originated)?,
-            Make::Frr => start_frr(&namespace, &folder, host, asn)?,
+            Make::Frr => start_frr(&namespace, &folder, host, asn, originated)?,
             Make::GoBgp => start_gobgp(&namespace, &folder, host, asn)?,
         };
-        ensure!(make == Make::Bird || originated.is_empty(), "only BIRD announces routes of its own in the lab");
         let mut uplink = Self { make, host, asn, namespace, folder, program };
         wait_for(&format!("{make:?} answers"), STARTS_WITHIN, async || {
             uplink.program.ensure_running()?;
             uplink.greet().await
         })
         .await?;
+        if make == Make::GoBgp {
+            for prefix in originated {
+                uplink.ask(&format!("global rib add {prefix}")).await?;
+            }
+        }
         Ok(uplink)
+    }
+
+    /// Tells the nodes no longer of a prefix of its own.
+    pub(crate) async fn withdraw(&self, prefix: &str) -> Result<()> {
+        match self.make {
+            Make::Bird => {
+                let file = self.folder.join("bird.conf");
+                let config = std::fs::read_to_string(&file)?.replace(&format!("route {prefix} blackhole; "), "");
+                std::fs::write(&file, config)?;
+                let answer = self.ask("configure").await?;
+                ensure!(answer.contains("econfigur"), "{answer}");
+            }
+            Make::Frr => {
+                let folder = self.folder.display().to_string();
+                let router = format!("router bgp {}", self.asn);
+                let words = ["configure terminal", &router, &format!("no network {prefix}")];
+                let orders = words.iter().flat_map(|order| ["-c", order]);
+                let all: Vec<&str> = ["vtysh", "--vty_socket", &folder].into_iter().chain(orders).collect();
+                self.namespace.exec(<[&str; 9]>::try_from(all).map_err(|all| anyhow::anyhow!("{all:?}"))?).await?;
+            }
+            Make::GoBgp => drop(self.ask(&format!("global rib del {prefix}")).await?),
+        }
+        Ok(())
     }
 
     pub(crate) fn make(&self) -> Make {
@@ -185,11 +212,12 @@ fn start_bird(namespace: &Namespace, folder: &Path, host: LanHost, asn: u32, ori
     namespace.spawn(&format!("bird-{}", namespace.name()), command)
 }
 
-fn start_frr(namespace: &Namespace, folder: &Path, host: LanHost, asn: u32) -> Result<Program> {
+fn start_frr(namespace: &Namespace, folder: &Path, host: LanHost, asn: u32, originated: &[&str]) -> Result<Program> {
     let address = host.v4();
+    let networks: String = originated.iter().map(|prefix| format!(" network {prefix}\n")).collect();
     let config = format!(
         "hostname {name}\nrouter bgp {asn}\n bgp router-id {address}\n no bgp ebgp-requires-policy\n \
-         neighbor NODES peer-group\n neighbor NODES remote-as {NODE_ASN}\n neighbor NODES passive\n neighbor NODES timers 1 3\n \
+         no bgp network import-check\n{networks} neighbor NODES peer-group\n neighbor NODES remote-as {NODE_ASN}\n neighbor NODES passive\n neighbor NODES timers 1 3\n \
          bgp listen range 10.90.0.0/24 peer-group NODES\n address-family ipv6 unicast\n  neighbor NODES activate\n \
          exit-address-family\n",
         name = namespace.name(),
@@ -203,13 +231,18 @@ fn start_frr(namespace: &Namespace, folder: &Path, host: LanHost, asn: u32) -> R
 }
 
 fn start_gobgp(namespace: &Namespace, folder: &Path, host: LanHost, asn: u32) -> Result<Program> {
+    // It sends End-of-RIB only of families that it would keep over a restart.
     let family = |name: &str| {
-        format!("  [[peer-groups.afi-safis]]\n    [peer-groups.afi-safis.config]\n      afi-safi-name = \"{name}\"\n")
+        format!(
+            "  [[peer-groups.afi-safis]]\n    [peer-groups.afi-safis.config]\n      afi-safi-name = \"{name}\"\n    \
+             [peer-groups.afi-safis.mp-graceful-restart.config]\n      enabled = true\n"
+        )
     };
     let config = format!(
         "[global.config]\n  as = {asn}\n  router-id = \"{}\"\n[[peer-groups]]\n  [peer-groups.config]\n    \
          peer-group-name = \"nodes\"\n    peer-as = {NODE_ASN}\n  [peer-groups.timers.config]\n    hold-time = 3\n    \
-         keepalive-interval = 1\n{}{}[[dynamic-neighbors]]\n  [dynamic-neighbors.config]\n    prefix = \"10.90.0.0/24\"\n    \
+         keepalive-interval = 1\n  [peer-groups.graceful-restart.config]\n    enabled = true\n    restart-time = 20\n\
+         {}{}[[dynamic-neighbors]]\n  [dynamic-neighbors.config]\n    prefix = \"10.90.0.0/24\"\n    \
          peer-group = \"nodes\"\n",
         host.v4(),
         family("ipv4-unicast"),

@@ -140,6 +140,48 @@ fn an_agent_that_is_killed_and_starts_again_takes_no_learned_route_out_that_rout
     });
 }
 
+/// Whatever make they are: each says that it has told everything to an agent that asks for it.
+#[test]
+fn what_routers_of_three_makes_withdrew_while_the_agent_was_away_goes_when_they_have_told_the_rest() {
+    inside(async || {
+        let mut lab = Lab::builder().nodes(1).router(RouterKind::Bird).start().await?;
+        lab.install_cairn().await?;
+        let import = json!({ "prefixes": [{ "prefix": "198.18.0.0/15", "le": 24 }] });
+        let mut uplinks = Vec::new();
+        for (place, make) in (2..).zip([Make::Bird, Make::Frr, Make::GoBgp]) {
+            let told = [format!("198.18.{place}.0/24"), format!("198.19.{place}.0/24")];
+            let told = told.each_ref().map(String::as_str);
+            let uplink = lab.start_uplink(make, place, ROUTER_ASN + u32::from(place), &told).await?;
+            peer_with(&lab, &uplink, &format!("r{place}"), json!({ "import": import })).await?;
+            uplinks.push((uplink, place));
+        }
+        lab.apply_pool_and_peer().await?;
+        lab.spawn_controller()?;
+        lab.spawn_agents()?;
+        for (_, place) in &uplinks {
+            for network in ["198.18", "198.19"] {
+                goes_by(&mut lab, &format!("{network}.{place}.0/24"), &[&format!("10.90.0.{place}")]).await?;
+            }
+        }
+        route_monitor::watch(&mut lab, "n1").await?;
+        restart_agent(&mut lab, async |_| {
+            for (uplink, place) in &uplinks {
+                uplink.withdraw(&format!("198.19.{place}.0/24")).await?;
+            }
+            Ok(())
+        })
+        .await?;
+        for (_, place) in &uplinks {
+            goes_by(&mut lab, &format!("198.19.{place}.0/24"), &[]).await?;
+            goes_by(&mut lab, &format!("198.18.{place}.0/24"), &[&format!("10.90.0.{place}")]).await?;
+        }
+        let changes = changes_of_ours(&mut lab, "n1")?;
+        let deleted = changes.iter().filter(|line| line.starts_with("Deleted"));
+        ensure!(deleted.clone().count() == 3 && deleted.clone().all(|line| line.contains("198.19.")), "{changes:#?}");
+        Ok(())
+    });
+}
+
 /// Kills n1's agent, does something, starts another, and waits until that holds nothing of the last run any more.
 async fn restart_agent(lab: &mut Lab, meanwhile: impl AsyncFnOnce(&mut Lab) -> Result<()>) -> Result<()> {
     let finished = |lab: &mut Lab| -> Result<usize> {
