@@ -6,7 +6,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use crate::api::NodeReportStatus;
+use crate::api::{ForwardingReason, NodeReportStatus};
 
 /// Counts of routes, sessions and announcements of this node.
 #[derive(Debug, Clone, Default)]
@@ -60,7 +60,9 @@ impl Metrics {
         self.route_repairs.inner().store(repaired, Ordering::Relaxed);
         self.routes_carried.set(report.routes.carried.into());
         self.nodes_held.set(report.routes.held.into());
-        self.forwarding_faults.set(i64::try_from(report.forwarding.len()).unwrap_or(i64::MAX));
+        // What cannot be seen may be well.
+        let faults = report.forwarding.iter().filter(|fault| fault.reason != ForwardingReason::FirewallUnseen);
+        self.forwarding_faults.set(i64::try_from(faults.count()).unwrap_or(i64::MAX));
         self.routes_wanted.set(report.routes.wanted.into());
         self.routes_installed.set(report.routes.installed.into());
         self.bgp_peers.set(report.bgp.peers.into());

@@ -221,6 +221,8 @@ pub enum ForwardingReason {
     MtuMismatch,
     /// A firewall drops forwarded packets that no rule of it accepts.
     ForwardDrop,
+    /// The firewall of the older iptables is in use, and whether it drops forwarded packets cannot be seen.
+    FirewallUnseen,
     /// No rule leads packets to the routing table that the agent was told to use.
     TableNotConsulted,
 }

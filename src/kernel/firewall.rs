@@ -1,9 +1,11 @@
 //! Chains of nftables that drop forwarded packets, as the kernel lists them.
 //!
-//! Those of iptables-nft are among them; those of the older iptables are not to be seen this way.
+//! Those of iptables-nft are among them. Those of the older iptables are not to be seen this way, only whether it is
+//! in use: the kernel lists its tables by name, and hands out what is in them by a socket option that takes unsafe code.
 
 use super::forwarding::Chain;
 use super::wire;
+use crate::model::Family;
 
 /// The multicast group that tells of nftables (`NFNLGRP_NFTABLES`).
 pub(super) const GROUP: u32 = 7;
@@ -51,6 +53,20 @@ pub(super) fn dropping_chain(payload: &[u8]) -> Option<Chain> {
     Some(Chain { family, table: text(attribute::TABLE)?, name: text(attribute::NAME)? })
 }
 
+/// Where the kernel lists the tables of the older iptables in the network namespace of this thread. Only root may read it,
+/// and without that firewall it is not there.
+pub(super) fn legacy_tables_file(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "/proc/thread-self/net/ip_tables_names",
+        Family::V6 => "/proc/thread-self/net/ip6_tables_names",
+    }
+}
+
+/// Whether the table that filters is among these.
+pub(super) fn has_filter(names: &str) -> bool {
+    names.lines().any(|name| name.trim() == "filter")
+}
+
 /// Numbers of nftables are in network byte order.
 fn number(value: &[u8]) -> Option<u32> {
     value.first_chunk().map(|octets| u32::from_be_bytes(*octets))
@@ -85,6 +101,12 @@ mod tests {
         ] {
             assert_eq!(dropping_chain(&chain(hook, policy)).is_some(), counts, "{name}");
         }
+    }
+
+    #[test]
+    fn only_the_table_that_filters_counts() {
+        assert!(has_filter("nat\nfilter\n"));
+        assert!(!has_filter("nat\nmangle\nfilter2\n") && !has_filter(""));
     }
 
     proptest! {

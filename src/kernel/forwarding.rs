@@ -34,6 +34,8 @@ pub(super) struct Host {
     pub(super) interfaces: BTreeMap<u32, Interface>,
     /// Chains of its firewall that drop forwarded packets unless a rule accepts them.
     pub(super) dropping: BTreeSet<Chain>,
+    /// The families that the older iptables filters as well, nobody knows how.
+    pub(super) unseen: BTreeSet<Family>,
     /// The tables that rules lead to; `None` where that cannot be known.
     pub(super) consulted: Option<BTreeSet<u32>>,
     /// Why forwarding could not be turned on.
@@ -128,6 +130,18 @@ pub(super) fn faults(network: &PodNetwork, host: &Host) -> Vec<ForwardingFault> 
             ),
         );
     }
+    for family in families(network).intersection(&host.unseen) {
+        let program = match family {
+            Family::V4 => "iptables-legacy",
+            Family::V6 => "ip6tables-legacy",
+        };
+        tell(
+            ForwardingReason::FirewallUnseen,
+            format!(
+                "{program} has a table filter here, and whether it drops forwarded packets cannot be seen from the agent: `{program} -S FORWARD` shows it; with -P FORWARD DROP pods reach other nodes only if it has rules for the pod CIDRs"
+            ),
+        );
+    }
     let table = network.place.table();
     let is_consulted = |consulted: &BTreeSet<u32>| consulted.contains(&table);
     if ![MAIN_TABLE, DEFAULT_TABLE].contains(&table) && !host.consulted.as_ref().is_none_or(is_consulted) {
@@ -178,7 +192,7 @@ mod tests {
     fn each_fault_is_told_in_a_sentence_that_says_what_would_be_right() {
         type Edit = fn(&mut Host, &mut PodNetwork);
         type Want = &'static [(ForwardingReason, &'static str)];
-        let cases: [(&str, Edit, Want); 10] = [
+        let cases: [(&str, Edit, Want); 12] = [
             ("nothing is wrong", |_, _| {}, &[]),
             (
                 "IPv4 is not forwarded",
@@ -228,6 +242,22 @@ mod tests {
                     host.dropping.insert(chain);
                 },
                 &[(ForwardingReason::ForwardDrop, "chain FORWARD of nftables table ip filter")],
+            ),
+            (
+                "a firewall that cannot be seen",
+                |host, _| host.unseen = [Family::V4, Family::V6].into(),
+                &[
+                    (ForwardingReason::FirewallUnseen, "`iptables-legacy -S FORWARD` shows it"),
+                    (ForwardingReason::FirewallUnseen, "`ip6tables-legacy -S FORWARD` shows it"),
+                ],
+            ),
+            (
+                "one of a family that pods do not have",
+                |host, network| {
+                    host.unseen = [Family::V6].into();
+                    network.own.truncate(1);
+                },
+                &[],
             ),
             (
                 "a table nobody looks into",

@@ -1,6 +1,7 @@
 //! Looks whether the host forwards pods' packets, whenever something of that changes.
 //!
-//! Settings, interfaces, rules and chains each have events; nothing is polled.
+//! Settings, interfaces, rules and chains each have events. Only the older iptables has none: once in a while it is looked
+//! whether it is in use.
 #![expect(clippy::disallowed_methods, reason = "shell: reads settings and waits for the kernel")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +19,7 @@ use super::messages::{self, Address, GET_ADDRESS, GET_LINK, LINK_AND_ADDRESS_GRO
 use super::pace::Pace;
 use super::rules;
 use super::socket::{NetlinkError, Socket};
-use crate::api::ForwardingFault;
+use crate::api::{ForwardingFault, ForwardingReason};
 use crate::cluster::clock::now;
 use crate::model::Family;
 
@@ -28,6 +29,9 @@ const RULE_AND_SETTING_GROUPS: [u32; 4] = [8, 19, 24, 25];
 /// kube-proxy writes its tables again and again; one look follows the other in this time.
 const SHORTEST_GAP: Duration = Duration::from_millis(200);
 const LONGEST_GAP: Duration = Duration::from_secs(5);
+
+/// How soon it is seen that the older iptables has come into use.
+const LEGACY_LOOK: Duration = Duration::from_secs(30);
 
 /// Whether settings that are needed are made, or only told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -69,6 +73,7 @@ pub async fn run(
             changed = network.changed() => if changed.is_err() { return Ok(()) },
             event = events.events() => { event?; }
             () = changed(&mut firewall) => {}
+            () = unseen_changed() => {}
         }
         tokio::time::sleep(pace.wait(now())).await;
         events.drain(|_| ())?;
@@ -89,11 +94,32 @@ async fn changed(firewall: &mut Option<Socket>) {
     }
 }
 
+/// Waits until the older iptables is in use and was not, or the other way round.
+async fn unseen_changed() {
+    let before = unseen();
+    while unseen() == before {
+        tokio::time::sleep(LEGACY_LOOK).await;
+    }
+}
+
+/// The families that the older iptables filters.
+fn unseen() -> BTreeSet<Family> {
+    let has_filter = |family: &Family| {
+        let names = std::fs::read_to_string(firewall::legacy_tables_file(*family));
+        names.is_ok_and(|names| firewall::has_filter(&names))
+    };
+    [Family::V4, Family::V6].into_iter().filter(has_filter).collect()
+}
+
 /// Says what is new, and what is no longer so.
 fn tell(out: &watch::Sender<Vec<ForwardingFault>>, faults: Vec<ForwardingFault>) {
     out.send_if_modified(|told| {
         for fault in faults.iter().filter(|fault| !told.contains(fault)) {
-            warn!(reason = ?fault.reason, "{}", fault.message);
+            match fault.reason {
+                // It may well accept everything.
+                ForwardingReason::FirewallUnseen => info!(reason = ?fault.reason, "{}", fault.message),
+                _ => warn!(reason = ?fault.reason, "{}", fault.message),
+            }
         }
         for fault in told.iter().filter(|fault| faults.iter().all(|other| other.reason != fault.reason)) {
             info!(reason = ?fault.reason, "no longer keeps pods' packets from being forwarded");
@@ -125,6 +151,7 @@ async fn look(requests: &mut Socket, network: &PodNetwork) -> Result<Host, Netli
         reverse_path_filter: reverse_path_filter("all"),
         interfaces: links.into_iter().map(|link| (link.index, interface(link))).collect::<BTreeMap<_, _>>(),
         dropping: dropping().await,
+        unseen: unseen(),
         consulted: consulted(requests, network).await,
         refusal: None,
     })
