@@ -10,8 +10,9 @@ use crate::agent::imports::ImportPlan;
 use crate::agent::routes::RoutePlan;
 use crate::agent::state::State;
 use crate::api::{RouteException, RouteExceptionReason};
+use crate::kernel::change::RouteChange;
 use crate::kernel::place::Place;
-use crate::kernel::plan::{self, RouteChange};
+use crate::kernel::plan;
 use crate::kernel::route::{KernelRoute, RouteKind};
 use crate::model::{FibRoute, FibWish, Moment, Prefix, Rank};
 

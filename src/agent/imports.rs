@@ -12,14 +12,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use self::guarded::Guarded;
+use self::guarded::{Guarded, Owner};
 use crate::agent::next_hop::neighbour;
 use crate::agent::node_addresses::take_one;
 use crate::agent::routes::RoutePlan;
 use crate::agent::snapshot::Snapshot;
 use crate::agent::stale::StaleRoutes;
 use crate::api::PeerException;
-use crate::config::AddressBlock;
 use crate::model::learned::{Learned, LearnedPath, LearnedRoutes};
 use crate::model::{FibRoute, FibWish, Hop, Hops, LocalAddress, PeerName, Prefix, SharedMap};
 
@@ -42,10 +41,8 @@ pub struct ImportPlan {
 enum Why {
     /// Its next hop is on no network of this node.
     Unreached(IpAddr),
-    /// It would take packets from this network.
-    Takes(Prefix),
-    /// It would take packets from these addresses of a pool.
-    TakesOfPool(AddressBlock),
+    /// It would take packets from where they must go.
+    TakesFrom(Owner),
 }
 
 /// Plans, and remembers what it planned from.
@@ -127,13 +124,13 @@ impl Importer {
 
     /// One prefix: whether it gets a route, and who is told that it does not.
     fn decide(&mut self, prefix: Prefix) {
-        let obstacle = self.guarded.obstacle(prefix);
+        let owner = self.guarded.owner(prefix);
         let mut paths = Vec::new();
         let mut first = None;
         for (peer, told) in &self.learned {
-            let refused = told.get(&prefix).and_then(|path| match (self.ways.to(path.next_hop), obstacle) {
+            let refused = told.get(&prefix).and_then(|path| match (self.ways.to(path.next_hop), owner) {
                 (None, _) => Some(Why::Unreached(path.next_hop)),
-                (Some(_), Some(why)) => Some(why),
+                (Some(_), Some(owner)) => Some(Why::TakesFrom(owner)),
                 (Some(hop), None) => {
                     first = first.or(Some(peer));
                     paths.push((hop, *path));
@@ -151,7 +148,7 @@ impl Importer {
             None => drop(self.told_by.remove(&prefix)),
         }
         let mut hops = best(&paths);
-        if obstacle.is_none() {
+        if owner.is_none() {
             // What routers told before stands beside what they have told anew, until they are done.
             let stale = self.stale.learned.get(&prefix).into_iter().flatten();
             hops.extend(stale.filter_map(|hop| self.ways.to(hop.gateway)));
@@ -169,12 +166,7 @@ impl Importer {
         let (prefix, why) = refused.first_key_value()?;
         let why = match why {
             Why::Unreached(next_hop) => format!("its next hop {next_hop} is on no network of this node"),
-            Why::Takes(network) => {
-                format!("it would take packets from {network}, {}", self.guarded.name(network, routes))
-            }
-            Why::TakesOfPool(block) => {
-                format!("it would take packets from {block} of {}", self.guarded.name_of_pool(block))
-            }
+            Why::TakesFrom(owner) => format!("it would take packets from {}", self.guarded.describe(owner, routes)),
         };
         let message = match refused.len() - 1 {
             0 => format!("{prefix} is not imported: {why}"),

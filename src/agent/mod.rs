@@ -18,6 +18,7 @@
 //! ([`stale`]) until they have told it again.
 
 pub mod announce;
+mod answers;
 #[cfg(test)]
 mod cases;
 #[cfg(test)]
@@ -35,7 +36,7 @@ mod mirror;
 pub mod next_hop;
 pub mod node_addresses;
 pub mod nodes;
-mod outcome;
+pub mod outcome;
 pub mod pacer;
 pub mod peers;
 mod proxy_health;
@@ -48,6 +49,7 @@ pub mod snapshot;
 pub mod stale;
 pub mod state;
 mod stores;
+mod testimony;
 pub mod unassigned;
 pub mod witness;
 
@@ -69,9 +71,9 @@ use crate::agent::default_addresses::{Tables, default_addresses};
 use crate::agent::desired::{Desired, Memory};
 use crate::agent::inquiry::Inquiry;
 use crate::agent::metrics::Metrics;
+use crate::agent::outcome::Outcome;
 use crate::agent::proxy_health::ProxyHealth;
 use crate::agent::publisher::Publication;
-use crate::agent::report::Outcome;
 use crate::agent::rooms::Rooms;
 use crate::agent::saved::{Keeping, Origin};
 use crate::agent::snapshot::{Here, OwnCidr, Snapshot};

@@ -1,71 +1,47 @@
-//! From what the rooms say of themselves to what the report says.
+//! What became of the wish, in the words of the report.
 
-use crate::agent::report::Outcome;
-use crate::api::{GuardReport, PeerException, RouteExceptionReason};
-use crate::bgp::{SessionState, SpeakerStatus};
-use crate::kernel::guard::{GuardState, GuardStatus};
-use crate::kernel::{RouteFailure, RouteStatus};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
 
-/// What became of the wish.
-pub fn outcome(
-    routes: &RouteStatus,
-    guard: &GuardStatus,
-    speaker: &SpeakerStatus,
-    wrong_peers: Vec<PeerException>,
-) -> Outcome {
-    let established = speaker.peers.values().filter(|peer| peer.state == SessionState::Established);
-    let mut peer_exceptions = wrong_peers;
-    for (name, peer) in &speaker.peers {
-        let mut add = |message: String| peer_exceptions.push(PeerException { peer: name.to_string(), message });
-        if peer.state != SessionState::Established
-            && let Some(error) = &peer.last_error
-        {
-            add(error.to_string());
-        }
-        for (reason, count) in &peer.withheld {
-            add(format!("{count} prefixes withheld: {reason}"));
-        }
-        if peer.stale > 0 {
-            add(format!("{} of its routes stay for now: it restarts and has not told them again", peer.stale));
-        }
-        if peer.over_limit > 0 {
-            add(format!(
-                "{} routes are left out: the peer tells more than the {} that its policy takes",
-                peer.over_limit,
-                peer.learned.len()
-            ));
-        }
-    }
-    Outcome {
-        settled: routes.wish.clone(),
-        failed: routes.failed.iter().map(|(route, why)| (route.clone(), (reason(why), why.to_string()))).collect(),
-        carried: routes.carried.iter().map(|(cidr, carrier)| (*cidr, carrier.to_string())).collect(),
-        repaired: routes.repaired_total,
-        guard: guard_state(guard.state),
-        established: u32::try_from(established.clone().count()).unwrap_or(u32::MAX),
-        announced: established.map(|peer| peer.advertised).min().map_or(0, |n| u32::try_from(n).unwrap_or(u32::MAX)),
-        peer_exceptions,
-        ..Outcome::default()
-    }
+use crate::api::{ForwardingFault, GuardReport, PeerException, RouteExceptionReason};
+use crate::model::{FibRoute, FibWish, Prefix};
+
+/// What the kernel and BGP rooms say of themselves.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Outcome {
+    /// The routes that the kernel room was asked for and has dealt with.
+    pub settled: Arc<FibWish>,
+    /// Routes the kernel has not got, and why.
+    pub failed: BTreeMap<FibRoute, (RouteExceptionReason, String)>,
+    /// Whether the next hops that were asked answer (ARP, NDP).
+    pub neighbours: BTreeMap<IpAddr, bool>,
+    /// Who carries pod CIDRs of nodes that are on no network of this one, in words.
+    pub carried: BTreeMap<Prefix, String>,
+    /// Routes put back since the start.
+    pub repaired: u64,
+    /// Nodes that stay only because nobody has confirmed that they are gone.
+    pub held: usize,
+    /// What keeps pods' packets from being forwarded.
+    pub forwarding: Vec<ForwardingFault>,
+    /// Whether the guard table stands.
+    pub guard: GuardReport,
+    /// Peers whose session is Established.
+    pub established: u32,
+    /// Prefixes announced in each of them.
+    pub announced: u32,
+    /// Peers without a session, and why.
+    pub peer_exceptions: Vec<PeerException>,
 }
 
-fn reason(failure: &RouteFailure) -> RouteExceptionReason {
-    match failure {
-        RouteFailure::Unreachable => RouteExceptionReason::Unreachable,
-        RouteFailure::NoCarrier => RouteExceptionReason::NoCarrier,
-        RouteFailure::OwnedByOther { .. } => RouteExceptionReason::OwnedByOther,
-        RouteFailure::Contested { .. } => RouteExceptionReason::Contested,
-        RouteFailure::Denied => RouteExceptionReason::Denied,
-        RouteFailure::Refused { .. } => RouteExceptionReason::Refused,
+impl Outcome {
+    /// Whether the kernel has the route, and it carries packets.
+    pub fn is_installed(&self, route: &FibRoute) -> bool {
+        self.settled.contains(route) && !self.failed.contains_key(route)
     }
-}
 
-fn guard_state(state: GuardState) -> GuardReport {
-    match state {
-        GuardState::Waiting => GuardReport::Waiting,
-        GuardState::Standing => GuardReport::Standing,
-        GuardState::Denied => GuardReport::Denied,
-        GuardState::Unsupported => GuardReport::Unsupported,
-        GuardState::Refused { .. } => GuardReport::Refused,
+    /// Which router carries packets to a pod CIDR that gets no route of ours.
+    pub fn carrier(&self, cidr: &Prefix) -> Option<&str> {
+        self.carried.get(cidr).map(String::as_str)
     }
 }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use crate::agent::desired::Desired;
 use crate::agent::entries::EntryPlan;
+use crate::agent::outcome::Outcome;
 use crate::agent::routes::{Claim, RoutePlan};
-use crate::agent::witness;
+use crate::agent::testimony;
 use crate::api::{
     BgpReport, EntryReport, ForwardingFault, GuardReport, NodeReportStatus, PeerException, RefusedEntries,
     RouteCarrier, RouteException, RouteExceptionReason, RouteReport,
@@ -20,45 +21,6 @@ const EXCEPTIONS: usize = 32;
 const NETWORKS: usize = 16;
 /// and this many routers.
 const CARRIERS: usize = 8;
-
-/// What the kernel and BGP rooms say of themselves.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Outcome {
-    /// The routes that the kernel room was asked for and has dealt with.
-    pub settled: Arc<FibWish>,
-    /// Routes the kernel has not got, and why.
-    pub failed: BTreeMap<FibRoute, (RouteExceptionReason, String)>,
-    /// Whether the next hops that were asked answer (ARP, NDP).
-    pub neighbours: BTreeMap<IpAddr, bool>,
-    /// Who carries pod CIDRs of nodes that are on no network of this one, in words.
-    pub carried: BTreeMap<Prefix, String>,
-    /// Routes put back since the start.
-    pub repaired: u64,
-    /// Nodes that stay only because nobody has confirmed that they are gone.
-    pub held: usize,
-    /// What keeps pods' packets from being forwarded.
-    pub forwarding: Vec<ForwardingFault>,
-    /// Whether the guard table stands.
-    pub guard: GuardReport,
-    /// Peers whose session is Established.
-    pub established: u32,
-    /// Prefixes announced in each of them.
-    pub announced: u32,
-    /// Peers without a session, and why.
-    pub peer_exceptions: Vec<PeerException>,
-}
-
-impl Outcome {
-    /// Whether the kernel has the route, and it carries packets.
-    pub fn is_installed(&self, route: &FibRoute) -> bool {
-        self.settled.contains(route) && !self.failed.contains_key(route)
-    }
-
-    /// Which router carries packets to a pod CIDR that gets no route of ours.
-    pub fn carrier(&self, cidr: &Prefix) -> Option<&str> {
-        self.carried.get(cidr).map(String::as_str)
-    }
-}
 
 /// The report of node `me` on a wish and what became of it.
 pub fn report(me: &NodeName, boot_id: &str, desired: &Desired, outcome: &Outcome) -> NodeReportStatus {
@@ -77,7 +39,7 @@ pub fn report(me: &NodeName, boot_id: &str, desired: &Desired, outcome: &Outcome
         own_route: desired.own_route.clone(),
         default_addresses: Vec::new(),
         networks: desired.networks.iter().take(NETWORKS).map(ToString::to_string).collect(),
-        witness: witness::answers(me, desired, outcome),
+        witness: testimony::answers(me, desired, outcome),
         routes: routes(desired, outcome),
         forwarding: outcome.forwarding.clone(),
         guard: outcome.guard,

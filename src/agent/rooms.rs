@@ -10,11 +10,11 @@ use tokio::task::{JoinHandle, JoinSet};
 use tracing::warn;
 
 use crate::agent::Options;
+use crate::agent::answers::outcome;
 use crate::agent::desired::Desired;
 use crate::agent::metrics::Metrics;
-use crate::agent::outcome::outcome;
+use crate::agent::outcome::Outcome;
 use crate::agent::publisher::{self, Publication};
-use crate::agent::report::Outcome;
 use crate::agent::stale::Telling;
 use crate::api::{ForwardingFault, PeerException};
 use crate::bgp::{self, HoldTime, PeerConfig, PeerStatus, SpeakerStatus};

@@ -61,6 +61,7 @@ pub async fn run(
     let mut pace = Pace::new(SHORTEST_GAP, LONGEST_GAP);
     loop {
         let wish = network.borrow_and_update().clone();
+        let seen = unseen();
         if let Some(wish) = wish {
             let mut host = look(&mut requests, &wish).await?;
             if sysctls == Sysctls::Managed {
@@ -73,7 +74,7 @@ pub async fn run(
             changed = network.changed() => if changed.is_err() { return Ok(()) },
             event = events.events() => { event?; }
             () = changed(&mut firewall) => {}
-            () = unseen_changed() => {}
+            () = unseen_changed(&seen) => {}
         }
         tokio::time::sleep(pace.wait(now())).await;
         events.drain(|_| ())?;
@@ -95,9 +96,8 @@ async fn changed(firewall: &mut Option<Socket>) {
 }
 
 /// Waits until the older iptables is in use and was not, or the other way round.
-async fn unseen_changed() {
-    let before = unseen();
-    while unseen() == before {
+async fn unseen_changed(before: &BTreeSet<Family>) {
+    while unseen() == *before {
         tokio::time::sleep(LEGACY_LOOK).await;
     }
 }

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::change::RouteChange;
 use super::messages::{Event, Link};
 use super::place::Place;
-use super::plan::{RouteChange, Surroundings};
+use super::plan::Surroundings;
 use super::present::Present;
 use super::route::KernelRoute;
 use crate::model::{FibWish, Prefix};

@@ -12,6 +12,7 @@
 //! - The kernel tells us of changes, we do not poll. A lost message leads to a full re-read.
 
 pub mod addresses;
+pub mod change;
 mod firewall;
 pub mod forwarding;
 pub mod guard;

@@ -14,12 +14,13 @@ use netlink_sys::protocols::NETLINK_ROUTE;
 use rustix::io::Errno;
 use tokio::sync::watch;
 
+use super::change::RouteChange;
 use super::journal::Journal;
 use super::known::{Effect, Known};
 use super::messages::{self, GET_LINK, LINK_AND_ADDRESS_GROUPS, ROUTE_GROUPS};
 use super::pace::Pace;
 use super::place::{MAIN_TABLE, Place};
-use super::plan::{self, RouteChange, RoutePlan};
+use super::plan::{self, RoutePlan};
 use super::route::KernelRoute;
 use super::route_codec::{self, GET_ROUTE, Listing};
 use super::socket::{Events, NetlinkError, Socket};

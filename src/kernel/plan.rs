@@ -6,40 +6,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::change::RouteChange;
 use super::place::Place;
 use super::present::Present;
 use super::route::KernelRoute;
 use super::standing::{Carrier, RouteFailure};
 use crate::model::{FibRoute, FibWish, Prefix, Rank, Target};
-
-/// One change to the kernel's routes.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum RouteChange {
-    /// Add it; its key is free, and the kernel refuses if that is no longer so.
-    Add(FibRoute),
-    /// Put it in place of ours under the same key, without a moment between.
-    Replace(FibRoute),
-    /// Remove this one of ours.
-    Delete(KernelRoute),
-}
-
-impl RouteChange {
-    /// The wanted route this makes, if it makes one.
-    pub fn makes(&self) -> Option<&FibRoute> {
-        match self {
-            Self::Add(route) | Self::Replace(route) => Some(route),
-            Self::Delete(_) => None,
-        }
-    }
-
-    /// The destination it is about.
-    pub fn destination(&self) -> Prefix {
-        match self {
-            Self::Add(route) | Self::Replace(route) => route.destination,
-            Self::Delete(route) => route.destination,
-        }
-    }
-}
 
 /// What to do, and what is settled whatever we do.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::change::RouteChange;
 use super::place::{MAIN_TABLE, Place};
-use super::plan::RouteChange;
 use super::route::{KernelRoute, RouteKind};
 use super::standing::{Carrier, Protocol};
 use crate::model::Prefix;

@@ -7,8 +7,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST};
 
+use super::change::RouteChange;
 use super::place::Place;
-use super::plan::RouteChange;
 use super::route::{KernelHop, KernelRoute, RouteKind, made_hop};
 use super::wire::{address, family_number, octets, word};
 use super::{PROTOCOL, wire};

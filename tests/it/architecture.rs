@@ -155,6 +155,7 @@ const PURE: &[&str] = &[
     "bgp/rib.rs",
     "bgp/rib_in.rs",
     "kernel/firewall.rs",
+    "kernel/change.rs",
     "kernel/forwarding.rs",
     "kernel/guard/codec.rs",
     "kernel/guard/rules.rs",
@@ -172,6 +173,7 @@ const PURE: &[&str] = &[
     "kernel/standing.rs",
     "kernel/wire.rs",
     "agent/announce",
+    "agent/answers.rs",
     "agent/announce.rs",
     "agent/default_addresses.rs",
     "agent/desired.rs",
@@ -194,6 +196,7 @@ const PURE: &[&str] = &[
     "agent/snapshot.rs",
     "agent/stale.rs",
     "agent/state.rs",
+    "agent/testimony.rs",
     "agent/unassigned.rs",
     "agent/witness.rs",
 ];

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use super::Why;
 use crate::agent::node_addresses::take_one;
 use crate::agent::routes::RoutePlan;
 use crate::agent::snapshot::{Objects, Snapshot};
@@ -29,6 +28,15 @@ const NOWHERE: [(IpAddr, u8); 9] = [
     (IpAddr::V6(Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0)), 96),
 ];
 const EVERYTHING: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
+
+/// What a route would take packets from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// A network, or one address.
+    Network(Prefix),
+    /// Addresses of a pool.
+    OfPool(AddressBlock),
+}
 
 /// See the module; it remembers what it was made of.
 #[derive(Debug, Clone, Default)]
@@ -132,8 +140,19 @@ impl Guarded {
         *prefix == Prefix::host(prefix.address()) && self.addresses.contains_key(&prefix.address())
     }
 
+    /// Both what it is and whose, for people.
+    pub(super) fn describe(&self, owner: &Owner, routes: &RoutePlan) -> String {
+        match owner {
+            Owner::Network(network) => format!("{network}, {}", self.name(network, routes)),
+            Owner::OfPool(block) => {
+                let pool = self.blocks.iter().find(|(known, _)| known == block).map_or("a pool", |(_, name)| name);
+                format!("{block} of {pool}")
+            }
+        }
+    }
+
     /// What is at exactly this prefix, which is guarded.
-    pub(super) fn name(&self, prefix: &Prefix, routes: &RoutePlan) -> String {
+    fn name(&self, prefix: &Prefix, routes: &RoutePlan) -> String {
         if let Some(name) = self.fixed.get(prefix) {
             return name.clone();
         }
@@ -146,18 +165,13 @@ impl Guarded {
         }
     }
 
-    /// The name of the pool that has these addresses.
-    pub(super) fn name_of_pool(&self, block: &AddressBlock) -> &str {
-        self.blocks.iter().find(|(known, _)| known == block).map_or("a pool", |(_, name)| name)
-    }
-
     /// What the prefix is, or lies within.
-    pub(super) fn obstacle(&self, prefix: Prefix) -> Option<Why> {
+    pub(super) fn owner(&self, prefix: Prefix) -> Option<Owner> {
         if let Some(network) = prefix.around().chain([prefix]).find(|network| self.is_at(network)) {
-            return Some(Why::Takes(network));
+            return Some(Owner::Network(network));
         }
         let whole = AddressBlock::from(prefix);
         let takes_of = |block: &AddressBlock| whole.overlaps(block) && (!block.is_within(&whole) || *block == whole);
-        self.blocks.iter().map(|(block, _)| *block).find(takes_of).map(Why::TakesOfPool)
+        self.blocks.iter().map(|(block, _)| *block).find(takes_of).map(Owner::OfPool)
     }
 }
