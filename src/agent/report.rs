@@ -1,8 +1,6 @@
 //! What the agent tells the cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
-use std::sync::Arc;
 
 use crate::agent::desired::Desired;
 use crate::agent::entries::EntryPlan;
@@ -10,10 +8,10 @@ use crate::agent::outcome::Outcome;
 use crate::agent::routes::{Claim, RoutePlan};
 use crate::agent::testimony;
 use crate::api::{
-    BgpReport, EntryReport, ForwardingFault, GuardReport, NodeReportStatus, PeerException, RefusedEntries,
-    RouteCarrier, RouteException, RouteExceptionReason, RouteReport,
+    BgpReport, EntryReport, NodeReportStatus, PeerException, RefusedEntries, RouteCarrier, RouteException,
+    RouteExceptionReason, RouteReport,
 };
-use crate::model::{FibRoute, FibWish, NodeName, Prefix};
+use crate::model::{FibWish, NodeName, Prefix};
 
 /// A report lists this many exceptions of a kind; the counts tell of the rest.
 const EXCEPTIONS: usize = 32;
@@ -131,12 +129,14 @@ fn count(items: usize) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::agent::cases::{local, node_route, snapshot};
     use crate::agent::desired;
     use crate::agent::desired::Memory;
     use crate::api::NoEntry;
-    use crate::model::{Hop, Moment};
+    use crate::model::{FibRoute, Hop, Moment};
 
     fn me() -> NodeName {
         "n1".parse().expect("a name")

@@ -18,6 +18,7 @@
 pub mod codec;
 mod connection;
 mod desired;
+mod exchange;
 mod fsm;
 mod retained;
 mod rib;

@@ -21,6 +21,8 @@ use super::retained::Retained;
 
 /// What LOCAL_PREF is on sessions that do not carry it.
 const LOCAL_PREF: u32 = 100;
+/// So many KEEPALIVEs without an UPDATE between them: the peer had nothing to say for a whole interval.
+const QUIET: u8 = 2;
 
 /// The routes of one session, from its Established on.
 #[derive(Debug)]
@@ -38,6 +40,8 @@ pub(super) struct AdjRibIn {
     to_ask: Families,
     /// The families of which the peer has told everything once (RFC 4724 §2).
     told: Families,
+    /// KEEPALIVEs since the last UPDATE.
+    keepalives: u8,
     /// Routes that it told before it restarted, and not since.
     stale: BTreeSet<Prefix>,
 }
@@ -56,6 +60,7 @@ impl AdjRibIn {
             over_limit: 0,
             to_ask,
             told: Families::default(),
+            keepalives: 0,
             stale: BTreeSet::new(),
         }
     }
@@ -99,6 +104,15 @@ impl AdjRibIn {
             .all(|family| self.told.contains(family) || !self.context.families.contains(family))
     }
 
+    /// Takes a KEEPALIVE of a peer that says no End-of-RIB, since it does not know what that is (RFC 4724 §2). It has told
+    /// everything when it has nothing to say for a while; FRR takes the first KEEPALIVE for that.
+    pub(super) fn keep_alive(&mut self) {
+        self.keepalives = self.keepalives.saturating_add(1);
+        if self.keepalives >= QUIET {
+            self.told = self.context.families;
+        }
+    }
+
     /// How many routes were refused because there are as many as may be.
     pub(super) fn over_limit(&self) -> usize {
         self.over_limit
@@ -126,6 +140,7 @@ impl AdjRibIn {
 
     /// Takes what an UPDATE says.
     pub(super) fn take(&mut self, update: &Update) {
+        self.keepalives = 0;
         let was_full = self.routes.len() >= self.import.max_prefixes;
         for prefix in &update.withdrawn {
             self.remove(prefix);
@@ -399,6 +414,17 @@ mod tests {
         rib.context.families.v6 = false;
         rib.told = Families { v4: true, v6: false };
         assert!(rib.is_told(), "of the other family nothing comes");
+    }
+
+    #[test]
+    fn a_peer_that_says_no_end_has_told_everything_when_it_has_nothing_to_say_for_a_while() {
+        let mut rib = rib(import(&[("10.0.0.0/8", None, Some(32))], 2));
+        rib.keep_alive();
+        rib.take(&told(&["10.1.0.0/16"]));
+        rib.keep_alive();
+        assert!(!rib.is_told());
+        rib.keep_alive();
+        assert!(rib.is_told());
     }
 
     #[test]

@@ -10,7 +10,6 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::yield_now;
@@ -20,20 +19,16 @@ use crate::cluster::clock::{now, until};
 use crate::model::learned::LearnedRoutes;
 use crate::model::{Adverts, Moment, PeerName};
 
-use super::codec::{self, Message, Notification, Reason, Refresh};
+use super::codec::{self, Message, Notification, Reason};
 use super::connection::{self, Connection};
 use super::desired::{Desired, PeerConfig};
-use super::fsm::{Fsm, Input, Negotiated, Output, Restart};
+use super::exchange::{Exchange, SEND_HOLD};
+use super::fsm::{Fsm, Input, Negotiated, Output};
 use super::retained::Retained;
 use super::rib::{AdjRibOut, session_next_hops};
 use super::rib_in::AdjRibIn;
 use super::status::{ConnectError, PeerError, PeerStatus, SpeakerStatus};
 
-/// The least send hold time; twice the hold time, if that is more (RFC 9687 §4).
-const SEND_HOLD: Duration = Duration::from_secs(8 * 60);
-/// A router that has restarted and never says that it has told everything has told it by then. RFC 4724 §4.2 leaves the
-/// time open; the agent waits as long for a router after its own restart.
-const STALE_LIMIT: Duration = Duration::from_secs(120);
 /// What a router's log says when this program ends (RFC 9003).
 const FAREWELL: &str = "the Cairn agent on this node is stopping";
 
@@ -132,17 +127,6 @@ impl Link {
     }
 }
 
-/// What an Established session has besides its machine.
-struct Exchange {
-    rib: AdjRibOut,
-    rib_in: AdjRibIn,
-    refreshes: bool,
-    send_hold: Duration,
-    restart: Option<Restart>,
-    /// When the routes go that the peer has not told since it restarted.
-    stale_until: Option<Moment>,
-}
-
 struct Session {
     config: PeerConfig,
     wish: Arc<Desired>,
@@ -199,8 +183,10 @@ impl Session {
 
     /// When routes of a peer that restarts go.
     fn stale_deadline(&self) -> Option<Moment> {
-        let of_session = self.exchange.as_ref().and_then(|exchange| exchange.stale_until);
-        of_session.or(self.retained.as_ref().map(Retained::until))
+        match &self.exchange {
+            Some(exchange) => exchange.stale_deadline(),
+            None => self.retained.as_ref().map(Retained::until),
+        }
     }
 
     async fn tick(&mut self) {
@@ -209,7 +195,6 @@ impl Session {
             self.retained = None;
             if let Some(exchange) = &mut self.exchange {
                 exchange.rib_in.forget_stale();
-                exchange.stale_until = None;
             }
         }
         self.step(Input::Tick).await;
@@ -262,7 +247,9 @@ impl Session {
             match connection.message(&self.fsm.context()) {
                 Ok(Some(message)) => {
                     self.note_faults(&message);
-                    self.learn(&message);
+                    if let Some(exchange) = &mut self.exchange {
+                        exchange.learn(&message);
+                    }
                     self.step(Input::Received(message)).await;
                 }
                 Ok(None) => break,
@@ -328,8 +315,14 @@ impl Session {
                 // RFC 4724 §4.2: it ended without a word, which is how a restart looks.
                 let is_restart = error == PeerError::Closed;
                 self.failed(error);
-                if let Some(exchange) = self.exchange.take().filter(|_| is_restart) {
-                    self.retain(exchange);
+                self.retained = match self.exchange.take() {
+                    Some(exchange) if is_restart => exchange.retain(now()),
+                    Some(_) => None,
+                    None => self.retained.take(),
+                };
+                if let Some(retained) = self.retained.as_ref().filter(|_| is_restart) {
+                    let routes = retained.routes().len();
+                    info!(peer = %self.config.name, routes, "routes of a router that may be restarting stay for now");
                 }
             }
             Output::HangUp => {
@@ -342,16 +335,6 @@ impl Session {
         }
     }
 
-    /// Keeps the routes of a peer that may restart, as it said before.
-    fn retain(&mut self, exchange: Exchange) {
-        let Exchange { rib_in, restart, .. } = exchange;
-        self.retained = restart.and_then(|restart| rib_in.retain(restart, now()));
-        if let Some(retained) = &self.retained {
-            let routes = retained.routes().len();
-            info!(peer = %self.config.name, routes, "routes of a router that may be restarting stay for now");
-        }
-    }
-
     fn say(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
         if let Some(connection) = self.link.connection() {
             encode(connection.outbound());
@@ -359,19 +342,11 @@ impl Session {
     }
 
     fn up(&mut self, negotiated: Negotiated) {
-        let twice_the_hold_time = Duration::from_secs(2 * u64::from(negotiated.hold_time.seconds()));
-        let Negotiated { context, hold_time: _, refreshes, restart } = negotiated;
-        let rib = AdjRibOut::new(context, self.config.local_asn);
         // Without a connection there is nothing to read, and what is read ends the session.
         let local_address = self.link.connection().and_then(|connection| connection.local_address().ok());
         let local_address = local_address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
-        let mut rib_in = AdjRibIn::new(context, self.config.local_asn, local_address, self.config.import.clone());
-        let send_hold = SEND_HOLD.max(twice_the_hold_time);
-        if let Some(retained) = self.retained.take() {
-            rib_in.resume(retained, restart.map(|restart| restart.forwarding).unwrap_or_default());
-        }
-        let stale_until = (rib_in.stale() > 0).then(|| now() + STALE_LIMIT);
-        self.exchange = Some(Exchange { rib, rib_in, refreshes, send_hold, restart, stale_until });
+        let retained = self.retained.take();
+        self.exchange = Some(Exchange::new(&self.config, negotiated, local_address, retained, now()));
         self.want();
         self.last_error = None;
         self.logged.clear();
@@ -408,20 +383,11 @@ impl Session {
         }
     }
 
-    /// Takes the routes of an UPDATE.
-    fn learn(&mut self, message: &Message) {
-        if let (Message::Update(update), Some(exchange)) = (message, &mut self.exchange) {
-            exchange.rib_in.take(update);
-        }
-    }
-
     /// Asks the peer to tell again what was not kept the last time.
     fn ask(&mut self) {
         let (Some(exchange), Some(connection)) = (&mut self.exchange, self.link.connection()) else { return };
-        while let Some(family) = exchange.rib_in.next_question() {
-            if exchange.refreshes {
-                codec::encode_refresh(Refresh::of(family), connection.outbound());
-            }
+        while let Some(refresh) = exchange.next_question() {
+            codec::encode_refresh(refresh, connection.outbound());
         }
     }
 

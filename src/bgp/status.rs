@@ -32,8 +32,8 @@ pub struct PeerStatus {
     pub withheld: BTreeMap<Withheld, usize>,
     /// What it told of and may tell of; nothing while it is not Established, unless it restarts.
     pub learned: LearnedRoutes,
-    /// Whether that is all it has: it said so since the session is Established (End-of-RIB, RFC 4724 §2). Not every
-    /// router does.
+    /// Whether that is all it has: it said so since the session is Established (End-of-RIB, RFC 4724 §2), or does not say
+    /// such things and has nothing more to say.
     pub has_told_all: bool,
     /// How many of those it told before it restarted and not since: they stay for as long as it asked for.
     pub stale: usize,

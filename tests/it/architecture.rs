@@ -148,6 +148,7 @@ const PURE: &[&str] = &[
     "route/spec.rs",
     "route/witnesses.rs",
     "bgp/codec",
+    "bgp/exchange.rs",
     "bgp/fsm",
     "bgp/fsm.rs",
     "bgp/retained.rs",
