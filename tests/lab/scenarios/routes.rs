@@ -25,12 +25,15 @@ const ROUTES_ONLY: &[&str] = &["--controllers=route"];
 fn a_join_costs_six_writes() {
     inside(async || {
         let mut lab = started(7).await?;
-        // What else an agent has to tell, on a host that is busy, is not the join's: another one decides.
-        if let Err(error) = joins_with_six_writes(&mut lab, 8).await {
-            println!("{error:#}");
-            joins_with_six_writes(&mut lab, 9).await?;
+        // What else agents have to tell is not the join's. On a host that is busy they tell more: one that is not asked
+        // speaks up when a next hop does not answer in time, and takes that back. One join without decides.
+        for number in 8..12 {
+            match joins_with_six_writes(&mut lab, number).await {
+                Ok(()) => return Ok(()),
+                Err(error) => println!("{error:#}"),
+            }
         }
-        Ok(())
+        joins_with_six_writes(&mut lab, 12).await
     });
 }
 
