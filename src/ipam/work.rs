@@ -2,7 +2,8 @@
 //!
 //! A plan is made of everything that is known; as much of it is begun as may be under way, and the next Node
 //! as soon as another has its blocks. What the own writes come back as, and Nodes that are new, the desk sees
-//! to; for all else the next plan is made, a moment after the last at the soonest.
+//! to, so that a Node costs the same among ten thousand others as among ten; for all else the next plan is
+//! made, a moment after the last at the soonest.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -22,7 +23,7 @@ use crate::cluster::events::about_node;
 use crate::cluster::patch::WriteError;
 use crate::cluster::store::Store;
 use crate::cluster::told::Told;
-use crate::model::{NodeName, Note, Prefix};
+use crate::model::{Moment, NodeName, Note, Prefix};
 
 /// Nodes under way at the same time: while the API server answers fifty writes, the next wait.
 const UNDER_WAY: usize = 100;
@@ -30,6 +31,8 @@ const UNDER_WAY: usize = 100;
 const FEW: usize = UNDER_WAY / 2;
 /// Whatever happens, no more is planned.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Where nothing waits for a plan, it only counts what Nodes have been given since the last one.
+const COUNT: Duration = Duration::from_secs(1);
 /// Whatever was missed is seen by then.
 const PERIOD: Duration = Duration::from_secs(300);
 
@@ -118,6 +121,36 @@ fn begin_assignments(context: &Context, desk: &mut Desk, memory: &mut Memory) {
     }
 }
 
+/// What the next plan is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Need {
+    /// To see what was missed.
+    Nothing,
+    /// To count what was given.
+    Count,
+    /// To decide about what has changed.
+    Decide,
+}
+
+impl Need {
+    /// When the plan after one of this moment has to be made.
+    fn due(self, planned: Moment) -> Moment {
+        planned
+            + match self {
+                Self::Nothing => PERIOD,
+                Self::Count => COUNT,
+                Self::Decide => PAUSE,
+            }
+    }
+
+    fn of(heard: Heard) -> Self {
+        match heard {
+            Heard::Planned => Self::Nothing,
+            Heard::Open => Self::Decide,
+        }
+    }
+}
+
 /// Waits until a plan has to be made. Sees to the desk meanwhile: takes what has ended, and begins what follows.
 pub(super) async fn wait(
     context: &mut Context,
@@ -125,28 +158,32 @@ pub(super) async fn wait(
     desk: &mut Desk,
     memory: &mut Memory,
 ) {
-    let period_ends = memory.planned + PERIOD;
-    let mut has_changed = false;
+    let mut need = Need::Nothing;
     loop {
         begin_assignments(context, desk, memory);
-        let retry = memory.backoff.deadline().map_or(period_ends, |retry| retry.min(period_ends));
-        let deadline = if has_changed { retry.min(memory.planned + PAUSE) } else { retry };
-        tokio::select! {
+        let is_open = need < Need::Decide;
+        let due = need.due(memory.planned);
+        let deadline = memory.backoff.deadline().map_or(due, |retry| retry.min(due));
+        let now_needed = tokio::select! {
             Some((object, ended)) = memory.under_way.next(), if !memory.under_way.is_empty() => {
-                has_changed |= settle(context, object, ended, desk, memory) == Heard::Open;
+                let heard = settle(context, object, ended, desk, memory);
                 let count = memory.under_way.len();
                 if memory.is_crowded && count <= FEW {
                     return;
                 }
-                has_changed |= count == 0 && desk.queue().len() == 0;
+                let is_done = count == 0 && desk.queue().len() == 0;
+                Need::of(heard).max(if is_done { Need::Count } else { Need::Nothing })
             }
-            () = context.nodes.changed() => has_changed |= observe::hear(context, desk) == Heard::Open,
-            () = context.claims.changed() => has_changed |= observe::hear(context, desk) == Heard::Open,
-            () = context.pools.changed(), if !has_changed => has_changed = true,
-            () = context.reports.changed(), if !has_changed => has_changed = memory.look_at_reports(&mut context.reports),
-            () = changed(services.as_deref_mut()), if !has_changed => has_changed = true,
+            () = context.nodes.changed() => Need::of(observe::hear(context, desk)),
+            () = context.claims.changed() => Need::of(observe::hear(context, desk)),
+            () = context.pools.changed(), if is_open => Need::Decide,
+            () = context.reports.changed(), if is_open => {
+                if memory.look_at_reports(&mut context.reports) { Need::Decide } else { Need::Nothing }
+            }
+            () = changed(services.as_deref_mut()), if is_open => Need::Decide,
             () = clock::until(Some(deadline)) => return,
-        }
+        };
+        need = need.max(now_needed);
     }
 }
 
@@ -207,5 +244,24 @@ fn failed(object: &Object, error: &WriteError, memory: &mut Memory) {
         }
         (_, Object::Condition(node)) => warn!(%node, error = %cause, "cannot write the condition; trying again"),
         (_, Object::Release(block)) => warn!(%block, error = %cause, "cannot delete the claim; trying again"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_that_somebody_waits_for_comes_first_and_none_comes_at_once() {
+        let planned = Moment::since_boot(Duration::from_secs(1000));
+        for (name, needs, after) in [
+            ("nothing happens", &[][..], PERIOD),
+            ("a Node got its blocks", &[Need::of(Heard::Planned), Need::Count], COUNT),
+            ("a Node went", &[Need::of(Heard::Open)], PAUSE),
+            ("a Node went, another got its blocks", &[Need::Decide, Need::Count, Need::Nothing], PAUSE),
+        ] {
+            let need = needs.iter().copied().fold(Need::Nothing, Need::max);
+            assert_eq!(need.due(planned), planned + after, "{name}");
+        }
     }
 }
