@@ -57,7 +57,7 @@ impl<K: Ord + Clone> Backoff<K> {
 
     /// Forgets the failures of an object.
     pub fn succeeded(&mut self, key: &K) {
-        drop(self.take(key));
+        let _ = self.take(key);
     }
 
     fn take(&mut self, key: &K) -> Option<Failed> {
