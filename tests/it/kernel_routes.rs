@@ -1,13 +1,14 @@
 //! Routes in a real kernel.
 #![expect(clippy::disallowed_methods, reason = "shell: the tests own the tasks they start")]
 
-use std::fmt::Debug;
-use std::sync::{Arc, Barrier};
-use std::time::Duration;
+mod forwarding;
+mod many;
 
-use cairn::api::{ForwardingFault, ForwardingReason};
+use std::fmt::Debug;
+use std::sync::Arc;
+
 use cairn::kernel::addresses::watch_addresses;
-use cairn::kernel::{NetlinkError, Place, PodNetwork, RouteFailure, RouteStatus, Sysctls, host, netlink};
+use cairn::kernel::{NetlinkError, Place, RouteFailure, RouteStatus, netlink};
 use cairn::model::{FibRoute, FibWish, Hop, Hops, LocalAddress};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -461,40 +462,6 @@ fn who_carries_what_is_on_no_network_of_this_node_is_told() {
     });
 }
 
-/// Deletes a thousand routes of ours, each drawn by lot from those there are at that moment.
-const HOSTILE: &str = "
-    for round in $(seq 20); do
-        { ip -4 route show proto 202; ip -6 route show proto 202; } | shuf -n 50 --random-source=/dev/zero |
-            sed 's/^/route del /; s/ metric.*//' | ip -force -batch - 2>/dev/null || true
-    done";
-
-#[test]
-fn a_thousand_routes_deleted_at_random_come_back_and_nobody_elses_is_touched() {
-    netns::inside(async || {
-        sh(LAN);
-        sh("for i in $(seq 100); do echo route add 10.245.$i.0/24 via 10.90.0.50 proto static; done | ip -batch -");
-        let others = "ip route show table all | grep -v 'proto 202'";
-        let before = sh(others);
-        let many: Vec<FibRoute> = (0..200u32)
-            .flat_map(|node| {
-                [
-                    route(&format!("10.100.{node}.0/24"), "10.90.0.12"),
-                    route(&format!("fd00:244:{node:x}::/64"), "fd90::12"),
-                ]
-            })
-            .collect();
-        let mut room = Room::start();
-        room.want(&many);
-        room.status(|status| status.installed() == many.len()).await;
-        sh(HOSTILE);
-        until("{ ip -4 route show proto 202; ip -6 route show proto 202; } | wc -l", |count| count.trim() == "400")
-            .await;
-        room.status(|status| status.installed() == many.len() && status.repaired_total >= 500).await;
-        assert_eq!(sh(others), before);
-        room.end().await;
-    });
-}
-
 #[test]
 fn cleaning_up_removes_our_routes_of_every_table_and_nothing_else() {
     netns::inside(async || {
@@ -523,156 +490,6 @@ fn cleaning_up_removes_our_routes_of_every_table_and_nothing_else() {
 }
 
 #[test]
-fn what_keeps_the_host_from_forwarding_is_told_and_set_only_when_asked_for() {
-    netns::inside(async || {
-        sh(LAN);
-        sh("sysctl -qw net.ipv4.ip_forward=0 net.ipv6.conf.all.forwarding=1
-            ip link add cni type bridge && ip link set cni up && ip addr add 10.244.0.1/24 dev cni
-            ip link set lan mtu 1400");
-        let own = vec!["10.244.0.0/24".parse().expect("a prefix")];
-        let network = PodNetwork { own, interfaces: [index_of("lan")].into(), place: Place::default() };
-        let watch_host = |sysctls| {
-            let (wish, wanted) = watch::channel(Some(Arc::new(network.clone())));
-            let (told, faults) = watch::channel(Vec::new());
-            let mut tasks = JoinSet::new();
-            tasks.spawn(host::run(wanted, sysctls, told));
-            (wish, faults, tasks)
-        };
-        let reasons = |faults: &Vec<ForwardingFault>| faults.iter().map(|fault| fault.reason).collect::<Vec<_>>();
-        use ForwardingReason::{FirewallUnseen, ForwardDrop, MtuMismatch, NotForwarding};
-        let (wish, mut faults, mut tasks) = watch_host(Sysctls::Told);
-        wait_for(&mut faults, |told| reasons(told) == [NotForwarding, MtuMismatch]).await;
-        assert_eq!(sh("sysctl -n net.ipv4.ip_forward").trim(), "0");
-        // Each of these is heard of, none is looked for.
-        sh("ip link set lan mtu 1500");
-        wait_for(&mut faults, |told| reasons(told) == [NotForwarding]).await;
-        sh(
-            "nft add table ip filter; nft add chain ip filter FORWARD '{ type filter hook forward priority 0; policy drop; }'",
-        );
-        wait_for(&mut faults, |told| reasons(told) == [NotForwarding, ForwardDrop]).await;
-        sh("nft delete table ip filter; iptables-nft -P FORWARD DROP");
-        wait_for(&mut faults, |told| {
-            told.iter().any(|fault| fault.message.contains("chain FORWARD of nftables table ip filter"))
-        })
-        .await;
-        sh("iptables-nft -P FORWARD ACCEPT");
-        wait_for(&mut faults, |told| reasons(told) == [NotForwarding]).await;
-        sh("sysctl -qw net.ipv4.ip_forward=1");
-        wait_for(&mut faults, |told| told.is_empty()).await;
-        sh("sysctl -qw net.ipv4.ip_forward=0");
-        wait_for(&mut faults, |told| reasons(told) == [NotForwarding]).await;
-        // The older iptables has no events: it is seen with whatever else changes, or after a while.
-        sh("iptables-legacy -P FORWARD DROP && sysctl -qw net.ipv4.ip_forward=1");
-        wait_for(&mut faults, |told| {
-            reasons(told) == [FirewallUnseen] && told[0].message.contains("`iptables-legacy -S FORWARD` shows it")
-        })
-        .await;
-        drop(wish);
-        let ended = timeout(DEADLINE, tasks.join_next()).await.expect("it ends with its wish");
-        ended.expect("one task").expect("it does not panic").expect("it ends well");
-
-        sh("sysctl -qw net.ipv4.ip_forward=0");
-        let (_wish, mut faults, _tasks) = watch_host(Sysctls::Managed);
-        until("sysctl -n net.ipv4.ip_forward", |value| value.trim() == "1").await;
-        wait_for(&mut faults, |told| reasons(told) == [FirewallUnseen]).await;
-    });
-}
-
-#[test]
-fn a_table_that_no_rule_leads_to_is_told() {
-    netns::inside(async || {
-        sh(LAN);
-        sh("sysctl -qw net.ipv4.ip_forward=1");
-        let own = vec!["10.244.0.0/24".parse().expect("a prefix")];
-        let place = Place::new(1000, 1024).expect("a place");
-        let (_wish, wanted) = watch::channel(Some(Arc::new(PodNetwork { own, interfaces: [].into(), place })));
-        let (told, mut faults) = watch::channel(Vec::new());
-        let mut tasks = JoinSet::new();
-        tasks.spawn(host::run(wanted, Sysctls::Told, told));
-        let is_missing = |told: &Vec<ForwardingFault>| {
-            told.iter().map(|fault| fault.reason).eq([ForwardingReason::TableNotConsulted])
-        };
-        wait_for(&mut faults, is_missing).await;
-        sh("ip rule add priority 32000 table 1000");
-        wait_for(&mut faults, |told| told.is_empty()).await;
-    });
-}
-
-#[test]
-fn ten_thousand_routes_go_in_and_come_back() {
-    netns::inside(async || {
-        sh(LAN);
-        let many: Vec<FibRoute> = (0..5000u32)
-            .flat_map(|node| {
-                let (high, low, host) = (node / 256, node % 256, node % 200 + 20);
-                [
-                    route(&format!("10.{}.{low}.0/24", 100 + high), &format!("10.90.0.{host}")),
-                    route(&format!("fd00:244:{node:x}::/64"), &format!("fd90::{host}")),
-                ]
-            })
-            .collect();
-        let mut room = Room::start();
-        room.want(&many);
-        room.status(|status| status.installed() == many.len()).await;
-        sh("ip route flush proto 202");
-        until("ip route show proto 202 | wc -l", |count| count.trim() == "5000").await;
-        room.end().await;
-    });
-}
-
-/// Does something while neither of the runtime's two workers runs: what the room should read waits meanwhile.
-async fn while_nobody_reads(work: impl FnOnce()) {
-    let gate = Arc::new(Barrier::new(3));
-    let mut sleepers = JoinSet::new();
-    for _ in 0..2 {
-        let gate = Arc::clone(&gate);
-        sleepers.spawn(async move {
-            gate.wait();
-            gate.wait();
-        });
-    }
-    gate.wait();
-    work();
-    gate.wait();
-    while sleepers.join_next().await.is_some() {}
-}
-
-#[test]
-fn when_events_are_lost_everything_is_read_again() {
-    /// What the kernel did not get into the sockets of this namespace.
-    fn dropped() -> u64 {
-        let sockets = sh("cat /proc/net/netlink");
-        let drops = sockets.lines().skip(1).filter_map(|line| line.split_whitespace().nth(8)?.parse::<u64>().ok());
-        drops.sum()
-    }
-    netns::inside(async || {
-        sh(LAN);
-        let mut room = Room::start();
-        room.want(&both());
-        room.status(|status| status.installed() == 2).await;
-        assert_eq!(dropped(), 0);
-        while_nobody_reads(|| {
-            // More than the socket holds, and at the end of it what matters.
-            sh("seq 0 19999 | awk '{ printf \"route add 10.%d.%d.0/24 via 10.90.0.19 proto static\\n\", 100 + $1 / 256, $1 % 256 }' > /run/routes
-                ip -batch /run/routes
-                ip route del 10.244.2.0/24 proto 202
-                ip -6 route change fd00:244:2::/64 via fd90::99 proto 202 metric 1024");
-            assert!(dropped() > 0, "{}", sh("cat /proc/net/netlink"));
-        })
-        .await;
-        until(ROUTES, has_both).await;
-        let status = room.status(|status| status.repaired_total >= 2).await;
-        assert_eq!((status.installed(), status.repaired_total), (2, 2));
-        assert_eq!(sh("ip route show proto static").lines().count(), 20_000, "nobody else's is touched");
-        // And events are heard again.
-        sh("ip route del 10.244.2.0/24 proto 202");
-        room.status(|status| status.repaired_total == 3).await;
-        assert!(has_both(&sh(ROUTES)));
-        room.end().await;
-    });
-}
-
-#[test]
 fn addresses_follow_the_interfaces() {
     netns::inside(async || {
         sh(LAN);
@@ -693,7 +510,7 @@ fn addresses_follow_the_interfaces() {
         sh("ip link set lan up && ip link set lan name lan1");
         wait_for(&mut addresses, |known| texts(known).contains(&"lan1 10.90.0.11 10.90.0.0/24".to_owned())).await;
         drop(addresses);
-        let ended = timeout(Duration::from_secs(5), tasks.join_next()).await.expect("it ends with its listeners");
+        let ended = timeout(DEADLINE, tasks.join_next()).await.expect("it ends with its listeners");
         ended.expect("one task").expect("it does not panic").expect("it ends well");
     });
 }

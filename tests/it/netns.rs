@@ -17,7 +17,7 @@ use std::time::Duration;
 const MARK: &str = "CAIRN_TEST_NAMESPACE";
 
 /// How long a test waits for what should happen at once; only a failure waits this long.
-pub const DEADLINE: Duration = Duration::from_secs(10);
+pub const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Runs the body as root of namespaces of its own.
 pub fn inside<F: AsyncFnOnce()>(body: F) {
