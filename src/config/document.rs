@@ -108,7 +108,19 @@ pub struct Parsed {
 
 /// Parses a text; `file` is the name that its faults get.
 pub fn parse(file: &Path, text: &str) -> Parsed {
-    let mut loader = Loader::new(file);
+    load(Loader::new(file), text)
+}
+
+/// Parses a text as [`parse`] does, but hands out each entry of the list `field` at the top of a document as
+/// soon as it is read, with the number of that document from 0: the list is empty in the documents.
+///
+/// So a long list takes the memory of one entry. A list that is repeated elsewhere in the file stays where it is.
+pub fn parse_apart(file: &Path, text: &str, field: &str, take: &mut dyn FnMut(usize, Node)) -> Parsed {
+    load(Loader { apart: Some(Apart { field, take }), ..Loader::new(file) }, text)
+}
+
+fn load(mut loader: Loader<'_>, text: &str) -> Parsed {
+    let file = loader.file;
     // The byte order mark that some editors write is no content (YAML 1.2.2 §5.2).
     for event in Parser::new_from_str(text.strip_prefix('\u{feff}').unwrap_or(text)) {
         let step =
@@ -213,6 +225,8 @@ struct Open {
 
 enum Inside {
     List(Vec<Node>),
+    /// A list whose entries are handed out, and how many were.
+    Apart(usize),
     Mapping {
         entries: Vec<Entry>,
         /// Where the keys of the entries stand.
@@ -230,11 +244,19 @@ struct Loader<'a> {
     anchors: BTreeMap<usize, Node>,
     /// What anchors and aliases have added.
     copied: Size,
+    apart: Option<Apart<'a>>,
+}
+
+/// The list at the top of a document whose entries are handed out.
+struct Apart<'a> {
+    field: &'a str,
+    take: &'a mut dyn FnMut(usize, Node),
 }
 
 impl<'a> Loader<'a> {
     fn new(file: &'a Path) -> Self {
-        Self { file, parsed: Parsed::default(), open: Vec::new(), anchors: BTreeMap::new(), copied: Size::default() }
+        let (open, anchors) = (Vec::new(), BTreeMap::new());
+        Self { file, parsed: Parsed::default(), open, anchors, copied: Size::default(), apart: None }
     }
 
     fn take(&mut self, event: Event<'_>, marker: &Marker) -> Result<(), Fault> {
@@ -245,7 +267,7 @@ impl<'a> Loader<'a> {
             }
             Event::Scalar(text, style, anchor, tag) => self.scalar(text, style, anchor, tag.as_deref(), position),
             Event::Alias(anchor) => self.alias(anchor, position),
-            Event::SequenceStart(anchor, tag) => self.open(Inside::List(Vec::new()), anchor, tag.as_deref(), position),
+            Event::SequenceStart(anchor, tag) => self.open(self.list(anchor), anchor, tag.as_deref(), position),
             Event::MappingStart(anchor, tag) => {
                 let inside = Inside::Mapping { entries: Vec::new(), keys: HashMap::new(), key: None };
                 self.open(inside, anchor, tag.as_deref(), position)
@@ -257,6 +279,7 @@ impl<'a> Loader<'a> {
                         nodes.shrink_to_fit();
                         Value::List(nodes)
                     }
+                    Inside::Apart(_) => Value::List(Vec::new()),
                     Inside::Mapping { entries, .. } => Value::Mapping(Mapping::new(entries)),
                 };
                 self.place(Node { position, value }, anchor)
@@ -316,6 +339,18 @@ impl<'a> Loader<'a> {
         Ok(())
     }
 
+    /// The list that begins here.
+    fn list(&self, anchor: usize) -> Inside {
+        match (&self.apart, self.open.as_slice()) {
+            (Some(apart), [Open { inside: Inside::Mapping { key: Some((key, _)), .. }, .. }])
+                if anchor == 0 && key == apart.field =>
+            {
+                Inside::Apart(0)
+            }
+            _ => Inside::List(Vec::new()),
+        }
+    }
+
     /// Puts a finished node where it belongs: into the innermost open collection.
     fn place(&mut self, node: Node, anchor: usize) -> Result<(), Fault> {
         if anchor > 0 {
@@ -337,6 +372,12 @@ impl<'a> Loader<'a> {
             None if node.value == Value::Null => {}
             None => self.parsed.documents.push(node),
             Some(Inside::List(nodes)) => nodes.push(node),
+            Some(Inside::Apart(count)) => {
+                *count += 1;
+                if let Some(apart) = &mut self.apart {
+                    (apart.take)(self.parsed.documents.len(), node);
+                }
+            }
             Some(Inside::Mapping { entries, keys, key }) => {
                 let (key, key_position) = key.take().expect("the parser gives a key before each value");
                 keys.insert(key.clone(), key_position);
@@ -356,6 +397,7 @@ impl<'a> Loader<'a> {
     fn field(&self) -> FieldPath {
         self.open.iter().fold(FieldPath::ROOT, |path, open| match &open.inside {
             Inside::List(nodes) => path.entry(nodes.len()),
+            Inside::Apart(count) => path.entry(*count),
             Inside::Mapping { key: Some((key, _)), .. } => path.field(key),
             Inside::Mapping { key: None, .. } => path,
         })
@@ -487,6 +529,27 @@ mod tests {
             let want = format!("f.yaml:{}:1: last: is already there at line 3: leave one of the two", 4 + count);
             assert_eq!(found.faults.to_string(), want);
         }
+    }
+
+    #[test]
+    fn the_entries_of_one_list_are_handed_out_one_by_one() {
+        use serde_json::json;
+
+        let text = "a: [x]\nb: 1\n---\n---\nb: [{a: [y]}]\na:\n- 1\n- &n {a: [z]}\n---\na: &l [1]\nb: *l\n---\n[a]\n";
+        let mut taken = Vec::new();
+        let mut take = |document, node: Node| taken.push((document, node.position.line, node.to_json()));
+        let left = parse_apart(Path::new("f.yaml"), text, "a", &mut take);
+        assert_eq!(taken, [(0, 1, json!("x")), (1, 7, json!(1)), (1, 8, json!({"a": ["z"]}))]);
+        let left: Vec<_> = left.documents.iter().map(Node::to_json).collect();
+        let want = [
+            json!({"a": [], "b": 1}),
+            json!({"a": [], "b": [{"a": ["y"]}]}),
+            json!({"a": [1], "b": [1]}),
+            json!(["a"]),
+        ];
+        assert_eq!(left, want);
+        let broken = parse_apart(Path::new("f.yaml"), "a: [1, {b: 1, b: 2}]\n", "a", &mut |_, _| {});
+        assert_eq!(broken.faults, parsed("a: [1, {b: 1, b: 2}]\n").faults);
     }
 
     #[test]

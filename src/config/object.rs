@@ -119,13 +119,16 @@ impl<T> Shaped<T> {
 /// The faults, when nothing of the type can be made of the document.
 pub fn read<T: JsonSchema + DeserializeOwned>(file: &Path, document: &Node) -> Result<Shaped<T>, Faults> {
     let schema = schema_of::<T>();
-    if schema::fits(document, &schema)
-        && let Ok(raw) = T::deserialize(document)
-    {
+    if let Some(raw) = read_right(document, &schema) {
         return Ok(Shaped { raw, faults: Faults::NONE, misshapen: Fields::default() });
     }
     let checked = schema::check(file, document, &schema);
     raw(checked, || Fault::of_file(file, "").at(document.position))
+}
+
+/// Reads a value in which nothing is wrong; `schema` is that of its type.
+pub fn read_right<T: DeserializeOwned>(value: &Node, schema: &Json) -> Option<T> {
+    schema::fits(value, schema).then(|| T::deserialize(value).ok()).flatten()
 }
 
 /// Reads the `spec` of an object of the API, and checks what is around it.

@@ -132,7 +132,7 @@ pub struct HardwareEntry {
     pub memory_gib: Option<u32>,
 }
 
-/// A machine as written.
+/// A machine as written. What few have is boxed: there are thousands of these at a time.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct MachineEntry {
@@ -142,7 +142,7 @@ pub struct MachineEntry {
     #[serde(default)]
     pub state: MachineState,
     /// Why it is in maintenance.
-    pub maintenance: Option<MaintenanceEntry>,
+    pub maintenance: Option<Box<MaintenanceEntry>>,
     /// How its Node is found.
     #[serde(default, rename = "match")]
     pub match_keys: MatchEntry,
@@ -156,7 +156,7 @@ pub struct MachineEntry {
     /// `node.kubernetes.io/instance-type`, before what `instanceTypes` say.
     pub instance_type: Option<String>,
     /// What it is made of.
-    pub hardware: Option<HardwareEntry>,
+    pub hardware: Option<Box<HardwareEntry>>,
     /// Its addresses.
     #[serde(default)]
     pub addresses: Vec<AddressEntry>,
@@ -170,9 +170,9 @@ pub struct MachineEntry {
     #[serde(default)]
     pub taints: Vec<TaintEntry>,
     /// The computer that watches over it.
-    pub bmc: Option<BmcEntry>,
+    pub bmc: Option<Box<BmcEntry>>,
     /// Whether and how it may be switched off when its Node is silent.
-    pub fencing: Option<FencingEntry>,
+    pub fencing: Option<Box<FencingEntry>>,
 }
 
 /// Why a machine is in maintenance, as written.

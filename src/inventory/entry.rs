@@ -50,10 +50,10 @@ pub(super) fn check_machine(
     check_labels(&entry.labels, &place.field("labels"), faults);
     check_annotations(&entry.annotations, &place.field("annotations"), faults);
     let taints = check_taints(&entry.taints, &place.field("taints"), faults);
-    let maintenance = check_maintenance(entry.maintenance.as_ref(), entry.state, place, faults);
+    let maintenance = check_maintenance(entry.maintenance.as_deref(), entry.state, place, faults);
     let bmc = entry.bmc.as_ref();
     let bmc = bmc.and_then(|bmc| check_bmc(bmc, &inherited.bmc, match_keys.system_uuid, &place.field("bmc"), faults));
-    let fencing_entry = entry.fencing.clone().unwrap_or_default();
+    let fencing_entry = entry.fencing.as_deref().cloned().unwrap_or_default();
     let fencing = check_fencing(&fencing_entry, &inherited.fencing, &place.field("fencing"), faults);
     if fencing_entry.enabled == Some(true) && entry.bmc.is_none() {
         place.field("fencing").tell("is enabled, but there is no bmc that could switch the machine off", faults);
@@ -74,7 +74,7 @@ pub(super) fn check_machine(
         labels,
         annotations: entry.annotations.clone(),
         taints,
-        bmc,
+        bmc: bmc.map(Box::new),
         fencing,
     };
     (faults.len() == before).then_some(machine)

@@ -19,7 +19,7 @@ use tokio::time::{self, MissedTickBehavior};
 use tracing::{info, warn};
 
 use super::document::Sourced;
-use super::{Extent, Inventory, InventoryState};
+use super::{Extent, Inventory, InventoryState, faultless};
 use crate::config::document::{self, Node};
 use crate::config::object::{self, Head, Shaped};
 use crate::config::{Fault, Faults, FieldPath, source};
@@ -39,9 +39,13 @@ pub fn load(paths: &[PathBuf]) -> Result<Inventory, Faults> {
     if paths.is_empty() {
         return Err(Fault::new(FieldPath::ROOT, "no inventory file is named: it takes at least one").into());
     }
+    let files = source::expand(paths)?;
+    if let Some(inventory) = faultless::load(&files) {
+        return Ok(inventory);
+    }
     let mut faults = Faults::NONE;
     let mut sources = Vec::new();
-    for file in source::expand(paths)? {
+    for file in files {
         match source::read(&file) {
             Err(fault) => faults.push(fault),
             Ok(text) => {

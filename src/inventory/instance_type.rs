@@ -38,7 +38,7 @@ impl InstanceTypes {
     /// A machine's type and the labels that come with it: what the machine says, else the first type
     /// that fits its hardware, else one made of its hardware.
     pub(super) fn of_machine(&self, entry: &MachineEntry) -> (Option<String>, BTreeMap<String, String>) {
-        let hardware = entry.hardware.clone().unwrap_or_default();
+        let hardware = entry.hardware.as_deref().cloned().unwrap_or_default();
         let found = match &entry.instance_type {
             Some(name) => self.0.iter().find(|kind| kind.name == *name),
             None => self.0.iter().find(|kind| kind.fits(&hardware)),

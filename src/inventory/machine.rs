@@ -40,7 +40,7 @@ pub struct Machine {
     /// Taints its Node gets when it is initialized.
     pub taints: Vec<Taint>,
     /// Its BMC, if it has one that may be spoken to.
-    pub bmc: Option<Bmc>,
+    pub bmc: Option<Box<Bmc>>,
     /// Whether and how it may be switched off when its Node is silent.
     pub fencing: Fencing,
 }

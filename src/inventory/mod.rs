@@ -19,6 +19,7 @@ pub mod catalog;
 mod digest;
 pub mod document;
 mod entry;
+mod faultless;
 pub mod file;
 mod instance_type;
 mod label;
