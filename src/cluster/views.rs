@@ -39,12 +39,7 @@ pub fn node(node: &Node) -> Option<NodeView> {
         created_seconds: node.creation_timestamp().map(|time| time.0.as_second()).unwrap_or_default(),
         is_deleting: node.metadata.deletion_timestamp.is_some(),
         labels: node.labels().clone(),
-        annotations: node
-            .annotations()
-            .iter()
-            .filter(|(key, _)| key.starts_with(OWN_PREFIX))
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect(),
+        annotations: node.annotations().iter().filter(|(key, _)| key.starts_with(OWN_PREFIX)).collect(),
         provided_node_ip: node.annotations().get(PROVIDED_NODE_IP).cloned(),
         provider_id: spec.and_then(|s| s.provider_id.clone()).filter(|id| !id.is_empty()),
         pod_cidrs,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::views::{IpFamilyPolicy, NodeView, ServiceConditions, ServiceView, TrafficPolicy};
-use super::{Family, PortProtocol, ServiceKey};
+use super::{Family, PortProtocol, ServiceKey, TextMap};
 
 /// A Node of which nothing is known but its name.
 pub(crate) fn node(name: &str) -> NodeView {
@@ -14,7 +14,7 @@ pub(crate) fn node(name: &str) -> NodeView {
         created_seconds: 0,
         is_deleting: false,
         labels: BTreeMap::new(),
-        annotations: BTreeMap::new(),
+        annotations: TextMap::default(),
         provided_node_ip: None,
         provider_id: None,
         pod_cidrs: Vec::new(),

@@ -21,6 +21,7 @@ pub mod shared_map;
 pub mod shared_set;
 pub mod source_ranges;
 pub mod term;
+pub mod text_map;
 mod truth;
 pub mod views;
 
@@ -38,4 +39,5 @@ pub use shared_map::SharedMap;
 pub use shared_set::SharedSet;
 pub use source_ranges::SourceRanges;
 pub use term::Term;
+pub use text_map::TextMap;
 pub use truth::truth;

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::names::{NodeName, ServiceKey};
 use super::net::{Family, Prefix};
 use super::source_ranges::SourceRanges;
-use super::{PortProtocol, ProviderId};
+use super::{PortProtocol, ProviderId, TextMap};
 
 /// The taint of a Node nobody has initialized yet; only its key counts.
 pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
@@ -43,7 +43,7 @@ pub struct NodeView {
     /// Its labels.
     pub labels: BTreeMap<String, String>,
     /// Annotations of Cairn.
-    pub annotations: BTreeMap<String, String>,
+    pub annotations: TextMap,
     /// `alpha.kubernetes.io/provided-node-ip`, what the kubelet's `--node-ip` said.
     pub provided_node_ip: Option<String>,
     /// `spec.providerID` as it stands, ours or another's.

@@ -207,7 +207,7 @@ fn first_match(node: &ObservedNode, machine: &MachineFacts) -> BTreeMap<String, 
     let known = &node.view.annotations;
     let machine = (MATCHED_MACHINE.to_owned(), machine.id.to_string());
     let uuid = node.uuid.clone().map(|uuid| (MATCHED_UUID.to_owned(), uuid));
-    [Some(machine), uuid].into_iter().flatten().filter(|(key, value)| known.get(key) != Some(value)).collect()
+    [Some(machine), uuid].into_iter().flatten().filter(|(key, value)| known.get(key) != Some(value.as_str())).collect()
 }
 
 /// The taints of an initialized Node: all but the one it waited with, and those of the inventory that

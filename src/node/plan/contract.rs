@@ -225,7 +225,7 @@ fn labels_after(current: &[(&str, &str)]) -> BTreeMap<String, String> {
         provider_id: Some("cairn://m1".to_owned()),
         taints: Vec::new(),
         addresses: cloud_addresses(),
-        annotations: strings(&[("cairn.dev/machine", "m1")]),
+        annotations: strings(&[("cairn.dev/machine", "m1")]).into(),
         labels: strings(current),
         ..node()
     };
@@ -278,7 +278,7 @@ fn a_change_of_addresses_is_seen_in_values_number_kind_and_order() {
             provider_id: Some("cairn://m1".to_owned()),
             taints: Vec::new(),
             addresses: current,
-            annotations: strings(&[("cairn.dev/machine", "m1")]),
+            annotations: strings(&[("cairn.dev/machine", "m1")]).into(),
             ..node()
         };
         let machine = MachineFacts { addresses: offered, ..machine("m1") };

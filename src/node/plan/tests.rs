@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::model::cases;
 use crate::model::views::NodeAddressKind;
+use crate::model::{TextMap, cases};
 
 pub(super) fn address(kind: NodeAddressKind, address: &str) -> NodeAddress {
     NodeAddress { kind, address: address.to_owned() }
@@ -95,7 +95,7 @@ pub(super) fn applied(view: &NodeView, action: &Action) -> NodeView {
             None => drop(view.labels.remove(&key)),
         }
     }
-    view.annotations.extend(annotations);
+    view.annotations = view.annotations.to_map().into_iter().chain(annotations).collect::<BTreeMap<_, _>>().into();
     view
 }
 
@@ -332,7 +332,7 @@ fn a_node_that_was_ours_and_contradicts_itself_is_an_alarm_and_left_alone() {
             "by its annotation",
             NodeView {
                 provider_id: Some("lab://n1".to_owned()),
-                annotations: strings(&[("cairn.dev/machine", "m1")]),
+                annotations: strings(&[("cairn.dev/machine", "m1")]).into(),
                 ..known.clone()
             },
             alarm,
@@ -355,7 +355,7 @@ fn initialized() -> NodeView {
         provider_id: Some("cairn://m1".to_owned()),
         taints: Vec::new(),
         addresses: vec![internal("10.0.0.1"), internal("fd00::1")],
-        annotations: strings(&[("cairn.dev/machine", "m1")]),
+        annotations: strings(&[("cairn.dev/machine", "m1")]).into(),
         ..tainted("n1")
     }
 }
@@ -393,7 +393,7 @@ fn labels_of_an_initialized_node_follow_the_inventory_and_what_it_remembers_is_k
             ("topology.kubernetes.io/zone", "row-a"),
             ("failure-domain.beta.kubernetes.io/zone", "row-a"),
         ]),
-        annotations: BTreeMap::new(),
+        annotations: TextMap::default(),
         system_uuid: Some("u1".to_owned()),
         ..initialized()
     };
