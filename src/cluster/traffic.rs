@@ -135,14 +135,21 @@ struct Passing(Arc<Traffic>);
 
 impl Passing {
     fn new(traffic: Arc<Traffic>) -> Self {
-        traffic.first.send_modify(|passing| *passing += 1);
+        // Who lets others go first has only to hear that there is none any more.
+        traffic.first.send_if_modified(|passing| {
+            *passing += 1;
+            false
+        });
         Self(traffic)
     }
 }
 
 impl Drop for Passing {
     fn drop(&mut self) {
-        self.0.first.send_modify(|passing| *passing -= 1);
+        self.0.first.send_if_modified(|passing| {
+            *passing -= 1;
+            *passing == 0
+        });
     }
 }
 
