@@ -40,8 +40,8 @@ impl Parts for Node {
     fn of(metadata: ObjectMeta, spec: Option<NodeSpec>, status: Option<ReadNodeStatus>) -> Option<Self> {
         let status = status.map(|status| NodeStatus {
             addresses: status.addresses,
-            conditions: status.conditions,
-            node_info: status.node_info,
+            conditions: status.conditions.map(|all| all.into_iter().map(NodeCondition::from).collect()),
+            node_info: status.node_info.map(NodeSystemInfo::from),
             ..NodeStatus::default()
         });
         Some(Self { metadata, spec, status })
@@ -53,8 +53,39 @@ impl Parts for Node {
 #[serde(rename_all = "camelCase")]
 pub struct ReadNodeStatus {
     addresses: Option<Vec<NodeAddress>>,
-    conditions: Option<Vec<NodeCondition>>,
-    node_info: Option<NodeSystemInfo>,
+    conditions: Option<Vec<ReadCondition>>,
+    node_info: Option<ReadSystemInfo>,
+}
+
+/// What a condition of a Node says; when, nobody here asks.
+#[derive(Debug, Deserialize)]
+struct ReadCondition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+    reason: Option<String>,
+    message: Option<String>,
+}
+
+impl From<ReadCondition> for NodeCondition {
+    fn from(read: ReadCondition) -> Self {
+        let ReadCondition { kind, status, reason, message } = read;
+        Self { type_: kind, status, reason, message, ..Self::default() }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct ReadSystemInfo {
+    #[serde(rename = "bootID", default)]
+    boot_id: String,
+    #[serde(rename = "systemUUID", default)]
+    system_uuid: String,
+}
+
+impl From<ReadSystemInfo> for NodeSystemInfo {
+    fn from(read: ReadSystemInfo) -> Self {
+        Self { boot_id: read.boot_id, system_uuid: read.system_uuid, ..Self::default() }
+    }
 }
 
 impl Parts for Machine {
