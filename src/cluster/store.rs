@@ -143,17 +143,17 @@ where
         Self::start(async {}, says_the_same, |writer| writer.run(api, config, view))
     }
 
-    /// As [`Store::watch`], but the first list is asked for only when another store has its own: what is
-    /// waited for first is not held up by what comes second.
-    pub fn watch_after<K, W>(before: &Store<W>, api: Api<K>, config: watcher::Config, view: fn(&K) -> Option<V>) -> Self
+    /// As [`Store::watch`], but the first list is asked for only when its `turn` has come: what is waited for
+    /// first is not held up by what comes second.
+    pub fn watch_in_turn<K>(
+        turn: impl Future<Output = ()> + Send + 'static,
+        api: Api<K>,
+        config: watcher::Config,
+        view: fn(&K) -> Option<V>,
+    ) -> Self
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
     {
-        let mut before = before.state.clone();
-        let turn = async move {
-            // Where nobody keeps the other any more there is nothing to wait for.
-            let _ = before.wait_for(|state| state.changes > 0).await;
-        };
         Self::start(turn, V::eq, |writer| writer.run(api, config, view))
     }
 
@@ -185,6 +185,12 @@ where
     pub async fn synced(&mut self) {
         // The sender lives in the task, which lives as long as `self`.
         let _ = self.state.wait_for(|state| state.changes > 0).await;
+    }
+
+    /// As [`Self::synced`], for whoever does not keep the store: over as well when nobody does any more.
+    pub fn listed(&self) -> impl Future<Output = ()> + Send + use<V> {
+        let mut state = self.state.clone();
+        async move { drop(state.wait_for(|state| state.changes > 0).await) }
     }
 
     /// Waits until something changed since this clone last asked, here or by [`Self::take_changes`].

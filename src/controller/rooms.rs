@@ -65,6 +65,8 @@ pub struct Rooms {
     shown: Shown,
     stores: Arc<RwLock<Stores>>,
     tokens: BTreeMap<&'static str, watch::Receiver<Option<HeaderValue>>>,
+    /// Whether the Nodes are seen to that wait for this process.
+    seen_to: watch::Sender<bool>,
     // Kept, since a task of the process ends only with it.
     leases: Vec<Events>,
     tasks: JoinSet<()>,
@@ -74,7 +76,7 @@ impl Rooms {
     /// None runs yet.
     pub fn new(server: Server, inventory: watch::Receiver<Arc<InventoryState>>, shown: Shown) -> Self {
         let (stores, tokens, leases, tasks) = (Arc::default(), BTreeMap::new(), Vec::new(), JoinSet::new());
-        Self { server, inventory, shown, stores, tokens, leases, tasks }
+        Self { server, inventory, shown, stores, tokens, seen_to: watch::Sender::new(false), leases, tasks }
     }
 
     /// What `/state` shows.
@@ -131,6 +133,10 @@ impl Rooms {
             events.tell(about_lease(&lease.namespace, &lease.name), note);
             self.leases.push(events);
         }
+        if !controllers.contains(&Controller::Node) {
+            // Whoever waits, it is not for us.
+            self.seen_to.send_replace(true);
+        }
         let stores = self.watch(&controllers)?;
         for (place, controller) in (0..).zip(controllers) {
             // As upstream, up to twice as long.
@@ -164,7 +170,7 @@ impl Rooms {
     fn watch(&self, controllers: &BTreeSet<Controller>) -> anyhow::Result<Stores> {
         let client = self.server.client("shared-informers")?;
         let mut stores = self.stores.write().unwrap_or_else(PoisonError::into_inner);
-        stores.open_for(&client, controllers);
+        stores.open_for(&client, controllers, &self.seen_to.subscribe());
         Ok(stores.clone())
     }
 
@@ -201,6 +207,7 @@ impl Rooms {
             reports: start.stores.reports.clone(),
             metrics: self.shown.node_metrics.clone(),
             period: start.options.periods.node_status_update,
+            seen_to: self.seen_to.clone(),
         };
         self.spawn(controller, start.delay, async move {
             tokio::join!(node::run(node, seeds.0), machine::run(machine, seeds.1));

@@ -1,6 +1,7 @@
 //! What the rooms of this process see of the cluster, and from when on.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Node, Service};
@@ -8,6 +9,7 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::ServiceCIDR;
 use kube::runtime::watcher::Config;
 use kube::{Api, Client};
+use tokio::sync::watch;
 
 use crate::api::{AddressPool, Advertisement, BgpPeer, EntryFlag, Machine, NodeReport, NodeReportStatus, NodeRoute};
 use crate::cluster::lean::Lean;
@@ -20,6 +22,9 @@ use crate::config::{self, AddressBlock, Controller};
 use crate::model::Prefix;
 use crate::model::views::{NodeView, ServiceView};
 use crate::{advertisement, ipam, machine, peer, route, service};
+
+/// How long Nodes that wait are seen to before anything else is asked for.
+const COURTESY: Duration = Duration::from_secs(1);
 
 /// What the rooms see of the cluster; each kind is watched once, by the process itself, from when
 /// the first room that needs it may act. Nodes are watched before that.
@@ -49,8 +54,14 @@ pub(super) struct Stores {
 }
 
 impl Stores {
-    /// Opens those that these controllers need and that are not open yet.
-    pub(super) fn open_for(&mut self, client: &Client, controllers: &BTreeSet<Controller>) {
+    /// Opens those that these controllers need and that are not open yet. `seen_to` says when the Nodes are seen to
+    /// that wait for this process.
+    pub(super) fn open_for(
+        &mut self,
+        client: &Client,
+        controllers: &BTreeSet<Controller>,
+        seen_to: &watch::Receiver<bool>,
+    ) {
         let [initializes, serves, routes, allocates] =
             [Controller::Node, Controller::Service, Controller::Route, Controller::NodeIpam]
                 .map(|name| controllers.contains(&name));
@@ -64,30 +75,31 @@ impl Stores {
         });
         // Nodes that wait are waited for; what is not needed to see to them is asked for after them.
         let Some(nodes) = self.nodes.clone() else { return };
+        let turn = move || turn(nodes.listed(), seen_to.clone());
         open(&mut self.machines, initializes, || {
-            Store::watch_after(&nodes, Api::all(client.clone()), all(), |object: &Lean<Machine>| {
+            Store::watch_in_turn(turn(), Api::all(client.clone()), all(), |object: &Lean<Machine>| {
                 machine::object(&object.0)
             })
         });
         open(&mut self.routes, routes, || {
-            Store::watch_after(&nodes, Api::all(client.clone()), all(), |object: &Lean<NodeRoute>| {
+            Store::watch_in_turn(turn(), Api::all(client.clone()), all(), |object: &Lean<NodeRoute>| {
                 route::route(&object.0)
             })
         });
         open(&mut self.reports, reports, || {
-            Store::watch_after(&nodes, Api::all(client.clone()), all(), |object: &Lean<NodeReport>| {
+            Store::watch_in_turn(turn(), Api::all(client.clone()), all(), |object: &Lean<NodeReport>| {
                 route::report(&object.0)
             })
         });
         if serves {
-            self.open_for_services(client, &nodes);
+            self.open_for_services(client, turn);
         }
         if allocates {
             self.open_for_pod_cidrs(client);
         }
     }
 
-    fn open_for_services(&mut self, client: &Client, nodes: &Store<NodeView>) {
+    fn open_for_services<T: Future<Output = ()> + Send + 'static>(&mut self, client: &Client, turn: impl Fn() -> T) {
         let all = Config::default;
         // All of them: one that stops being a load balancer has to be cleaned up.
         open(&mut self.services, true, || Store::watch::<Service>(Api::all(client.clone()), all(), views::service));
@@ -111,19 +123,19 @@ impl Stores {
         open(&mut self.peers, true, || Store::watch::<BgpPeer>(Api::all(client.clone()), all(), peer::view));
         // A view of its own, as above.
         open(&mut self.entries, true, || {
-            Store::watch_after(nodes, Api::all(client.clone()), all(), |object: &Lean<NodeRoute>| {
+            Store::watch_in_turn(turn(), Api::all(client.clone()), all(), |object: &Lean<NodeRoute>| {
                 service::entry(&object.0)
             })
         });
         open(&mut self.endpoints, true, || {
             let not_headless = all().labels("!service.kubernetes.io/headless");
-            Store::watch_after::<EndpointSlice, _>(nodes, Api::all(client.clone()), not_headless, service::endpoints)
+            Store::watch_in_turn::<EndpointSlice>(turn(), Api::all(client.clone()), not_headless, service::endpoints)
         });
         open(&mut self.announcing, true, || {
-            Store::watch_after(nodes, Api::all(client.clone()), all(), config::Advertisement::of)
+            Store::watch_in_turn(turn(), Api::all(client.clone()), all(), config::Advertisement::of)
         });
         open(&mut self.announced_pools, true, || {
-            Store::watch_after(nodes, Api::all(client.clone()), all(), PoolView::of)
+            Store::watch_in_turn(turn(), Api::all(client.clone()), all(), PoolView::of)
         });
     }
 
@@ -137,8 +149,39 @@ impl Stores {
     }
 }
 
+/// Waits until the Nodes are listed and those among them are seen to that wait, but not for ever.
+async fn turn(listed: impl Future<Output = ()>, mut seen_to: watch::Receiver<bool>) {
+    listed.await;
+    // A room that ended sees to none.
+    let _ = tokio::time::timeout(COURTESY, seen_to.wait_for(|seen_to| *seen_to)).await;
+}
+
 fn open<T>(store: &mut Option<Store<T>>, is_needed: bool, watch: impl FnOnce() -> Store<T>) {
     if is_needed {
         store.get_or_insert_with(watch);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use futures_util::FutureExt;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_comes_second_waits_for_nodes_to_be_seen_to_and_not_for_ever() {
+        let (sees, seen_to) = watch::channel(false);
+        assert_eq!(turn(pending(), seen_to.clone()).now_or_never(), None, "the Nodes are not listed");
+        assert_eq!(turn(ready(()), seen_to.clone()).now_or_never(), None, "some wait");
+        assert!(timeout(COURTESY / 2, turn(ready(()), seen_to.clone())).await.is_err(), "they may still");
+        assert!(timeout(COURTESY * 2, turn(ready(()), seen_to.clone())).await.is_ok(), "they wait for long");
+        sees.send_replace(true);
+        assert_eq!(turn(ready(()), seen_to.clone()).now_or_never(), Some(()), "none waits");
+        sees.send_replace(false);
+        drop(sees);
+        assert_eq!(turn(ready(()), seen_to).now_or_never(), Some(()), "nobody sees to them");
     }
 }

@@ -52,6 +52,8 @@ pub struct Context {
     pub metrics: metrics::Metrics,
     /// How often everything is looked at without a signal.
     pub period: Duration,
+    /// Where to say that the Nodes are seen to that waited when the room began.
+    pub seen_to: watch::Sender<bool>,
 }
 
 /// Sees to the Nodes until the future is dropped. Dropping it between two writes is safe: each
@@ -63,6 +65,9 @@ pub async fn run(mut context: Context, seed: u64) {
     loop {
         work.look(&mut context);
         work.begin(&context);
+        if work.is_idle() {
+            context.seen_to.send_if_modified(|seen_to| !std::mem::replace(seen_to, true));
+        }
         let (deadline, waits_for_agents, has_more) = (work.deadline(), work.waits_for_agents(), work.has_more());
         tokio::select! {
             answered = work.answered() => work.finish(&context, answered),

@@ -151,6 +151,11 @@ impl Work {
         !self.queue.is_empty() && self.writes.len() < IN_FLIGHT
     }
 
+    /// Whether nothing waits to be looked at, and no write is on its way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.writes.is_empty()
+    }
+
     fn newest(&mut self, context: &Context, name: &NodeName) -> Option<Arc<NodeView>> {
         self.written.newest(name, context.nodes.get(name.as_str()))
     }
