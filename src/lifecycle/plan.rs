@@ -84,7 +84,7 @@ pub fn concerns(view: &NodeView) -> bool {
 
 /// Whether someone said that the Node may go, however many go.
 pub fn is_acknowledged(view: &NodeView) -> bool {
-    view.annotations.get(brake::ACKNOWLEDGED).and_then(|value| truth(value)) == Some(true)
+    view.annotations.get(brake::ACKNOWLEDGED).and_then(truth) == Some(true)
 }
 
 /// Decides for every Node.
