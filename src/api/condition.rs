@@ -57,14 +57,16 @@ pub struct NewConditions {
 }
 
 impl Condition {
-    /// Whether it is as whoever made the object will want it. What the inventory says on purpose is.
+    /// Whether it is as whoever made the object will want it. What the inventory says on purpose is, and so is what
+    /// is not looked at while the object has faults: those are told by another condition.
     pub fn is_well(&self) -> bool {
         use ConditionReason::{Decommissioned, Maintenance, Planned};
         let good = match self.kind {
             ConditionType::Ready | ConditionType::Matched | ConditionType::ResolvedRefs => ConditionStatus::True,
             ConditionType::Conflict | ConditionType::Draining => ConditionStatus::False,
         };
-        self.status == good || matches!(self.reason, Planned | Maintenance | Decommissioned)
+        let waits_for_others = self.status == ConditionStatus::Unknown && self.reason == ConditionReason::Invalid;
+        self.status == good || waits_for_others || matches!(self.reason, Planned | Maintenance | Decommissioned)
     }
 }
 
@@ -164,6 +166,7 @@ mod tests {
             (Ready, False, Decommissioned, true),
             (Conflict, False, NoConflict, true),
             (Conflict, True, AddressesTaken, false),
+            (Conflict, Unknown, Invalid, true),
             (Draining, True, AddressesKept, false),
             (ResolvedRefs, False, ReferenceNotFound, false),
         ] {
