@@ -112,7 +112,7 @@ fn service() -> impl Strategy<Value = ServiceView> {
         let shares = shares.then(|| ("metallb.io/allow-shared-ip".to_owned(), "k".to_owned()));
         ServiceView {
             key: ServiceKey::new("default", name),
-            labels: BTreeMap::from([("app".to_owned(), name.to_owned())]),
+            labels: BTreeMap::from([("app".to_owned(), name.to_owned())]).into(),
             annotations: term.into_iter().chain(shares).collect(),
             ingress: vips.iter().map(ingress).collect(),
             ports: [(crate::model::PortProtocol::Tcp, port)].into(),

@@ -26,9 +26,9 @@ use super::told::Told;
 use super::traffic::Fenced;
 use crate::api::Machine;
 use crate::model::views::{NodeView, ServiceView};
-use crate::model::{MachineId, Note, Severity};
+use crate::model::{MachineId, Note, ServiceKey, Severity};
 
-/// Events that wait to be sent, at half a kilobyte each: as many as there are Nodes that come at once,
+/// Events that wait to be sent, at a fifth of a kilobyte each for a Service: as many as there are Nodes that come at once,
 /// and some. One too many is dropped: it is worth less than memory, and the status says the same.
 const QUEUE: usize = 16_384;
 /// An Event is tried this often, with longer and longer waits in between.
@@ -52,10 +52,47 @@ pub struct Events {
     queue: mpsc::Sender<Message>,
 }
 
+/// What an Event is about. Services come by the ten thousand, and wait here until there is time for them.
+#[derive(Debug)]
+pub enum About {
+    /// A Service.
+    Service {
+        /// Its namespace and name.
+        key: ServiceKey,
+        /// `metadata.uid`.
+        uid: Box<str>,
+    },
+    /// Another object.
+    Other(Box<ObjectReference>),
+}
+
+impl From<ObjectReference> for About {
+    fn from(object: ObjectReference) -> Self {
+        Self::Other(Box::new(object))
+    }
+}
+
+impl About {
+    /// How an Event names it.
+    fn reference(&self) -> ObjectReference {
+        match self {
+            Self::Other(object) => ObjectReference::clone(object),
+            Self::Service { key, uid } => ObjectReference {
+                api_version: Some("v1".to_owned()),
+                kind: Some("Service".to_owned()),
+                namespace: Some(key.namespace().to_owned()),
+                name: Some(key.name().to_owned()),
+                uid: Some(uid.to_string()),
+                ..ObjectReference::default()
+            },
+        }
+    }
+}
+
 /// Something told, and when.
 #[derive(Debug)]
 struct Message {
-    regarding: ObjectReference,
+    about: About,
     note: Note,
     when: Timestamp,
 }
@@ -72,8 +109,8 @@ impl Events {
     }
 
     /// Tells something about an object.
-    pub fn tell(&self, object: ObjectReference, note: Note) {
-        if self.queue.try_send(Message { regarding: object, note, when: Timestamp::now() }).is_err() {
+    pub fn tell(&self, object: impl Into<About>, note: Note) {
+        if self.queue.try_send(Message { about: object.into(), note, when: Timestamp::now() }).is_err() {
             debug!("too many events wait: one was dropped");
         }
     }
@@ -142,21 +179,14 @@ pub fn about_machine(machine: &MachineId, uid: Option<String>) -> ObjectReferenc
     }
 }
 
-/// How an Event names a Service.
-pub fn about_service(service: &ServiceView) -> ObjectReference {
-    ObjectReference {
-        api_version: Some("v1".to_owned()),
-        kind: Some("Service".to_owned()),
-        namespace: Some(service.key.namespace().to_owned()),
-        name: Some(service.key.name().to_owned()),
-        uid: Some(service.uid.clone()),
-        ..ObjectReference::default()
-    }
+/// An Event about a Service.
+pub fn about_service(service: &ServiceView) -> About {
+    About::Service { key: service.key.clone(), uid: service.uid.as_str().into() }
 }
 
 /// Tells something at once; [`Events::tell`] is for whoever has better to do than to wait.
 pub async fn send(client: &Client, reporter: &Reporter, regarding: ObjectReference, note: &Note) {
-    let told = Message { regarding, note: note.clone(), when: Timestamp::now() };
+    let told = Message { about: regarding.into(), note: note.clone(), when: Timestamp::now() };
     if let Err(error) = post(client, reporter, &told).await {
         warn!(error = %Told(&error), "cannot write an event");
     }
@@ -164,8 +194,9 @@ pub async fn send(client: &Client, reporter: &Reporter, regarding: ObjectReferen
 
 async fn post(client: &Client, reporter: &Reporter, told: &Message) -> Result<(), WriteError> {
     // Events about objects without a namespace go where upstream's do.
-    let namespace = told.regarding.namespace.clone().unwrap_or_else(|| "default".to_owned());
-    let event = event(reporter, namespace.clone(), told);
+    let regarding = told.about.reference();
+    let namespace = regarding.namespace.clone().unwrap_or_else(|| "default".to_owned());
+    let event = event(reporter, namespace.clone(), regarding, told);
     match create::<Event, IgnoredAny>(client, Some(&namespace), &event).await {
         // An earlier try came through.
         Ok(_) | Err(WriteError::Conflict) => Ok(()),
@@ -179,8 +210,8 @@ fn is_of_an_ending_namespace(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 403 && status.message.contains("being terminated"))
 }
 
-fn event(reporter: &Reporter, namespace: String, told: &Message) -> Event {
-    let Message { regarding, note, when } = told;
+fn event(reporter: &Reporter, namespace: String, regarding: ObjectReference, told: &Message) -> Event {
+    let Message { about: _, note, when } = told;
     let severity = match note.severity() {
         Severity::Normal => "Normal",
         Severity::Warning => "Warning",
@@ -193,7 +224,7 @@ fn event(reporter: &Reporter, namespace: String, told: &Message) -> Event {
         metadata: ObjectMeta { name: Some(name), namespace: Some(namespace), ..ObjectMeta::default() },
         note: Some(text),
         reason: Some(note.event_reason().to_owned()),
-        regarding: Some(regarding.clone()),
+        regarding: Some(regarding),
         reporting_controller: Some(reporter.controller.to_owned()),
         reporting_instance: Some(reporter.instance.chars().take(128).collect()),
         type_: Some(severity.to_owned()),
@@ -267,9 +298,13 @@ mod tests {
     #[test]
     fn an_event_has_upstreams_reason_and_the_notes_sentence() {
         let reporter = Reporter { controller: "service-controller", instance: "n1_1".to_owned() };
-        let regarding = ObjectReference { name: Some("web".to_owned()), ..ObjectReference::default() };
+        let about = About::Service { key: ServiceKey::new("default", "web"), uid: "u1".into() };
         let when = Timestamp::from_second(1_800_000_000).expect("a time");
-        let event = event(&reporter, "default".to_owned(), &Message { regarding, note: Note::NoPool, when });
+        let regarding = about.reference();
+        let event = event(&reporter, "default".to_owned(), regarding, &Message { about, note: Note::NoPool, when });
+        let regarding = event.regarding.clone().unwrap_or_default();
+        let named = [regarding.kind, regarding.namespace, regarding.name, regarding.uid].map(Option::unwrap_or_default);
+        assert_eq!(named, ["Service", "default", "web", "u1"]);
         assert_eq!(event.reason.as_deref(), Some("SyncLoadBalancerFailed"));
         assert_eq!(event.action.as_deref(), Some("NoPool"));
         assert_eq!(event.type_.as_deref(), Some("Warning"));

@@ -7,7 +7,9 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus, NodeSystemInfo};
+use k8s_openapi::api::core::v1::{
+    Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus, NodeSystemInfo, Service, ServiceSpec, ServiceStatus,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use kube::Resource;
 use kube::api::ObjectMeta;
@@ -85,6 +87,16 @@ struct ReadSystemInfo {
 impl From<ReadSystemInfo> for NodeSystemInfo {
     fn from(read: ReadSystemInfo) -> Self {
         Self { boot_id: read.boot_id, system_uuid: read.system_uuid, ..Self::default() }
+    }
+}
+
+/// All of it but the half that is `metadata.managedFields`.
+impl Parts for Service {
+    type Spec = ServiceSpec;
+    type Status = ServiceStatus;
+
+    fn of(metadata: ObjectMeta, spec: Option<ServiceSpec>, status: Option<ServiceStatus>) -> Option<Self> {
+        Some(Self { metadata, spec, status })
     }
 }
 

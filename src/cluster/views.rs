@@ -4,6 +4,7 @@
 //! left out, and what cannot be named gives no view.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{self as core, Namespace, Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -127,7 +128,7 @@ pub fn service(service: &Service) -> Option<ServiceView> {
             .filter(|(key, _)| is_ours_to_read(key))
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect(),
-        labels: service.labels().clone(),
+        labels: Arc::new(service.labels().clone()),
         load_balancer_ip: spec.load_balancer_ip.clone().filter(|ip| !ip.is_empty()),
         ip_families: spec.ip_families.iter().flatten().filter_map(|text| family(text)).collect(),
         ip_family_policy: match spec.ip_family_policy.as_deref() {

@@ -1,9 +1,10 @@
 //! What tests of all rooms begin with.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::views::{IpFamilyPolicy, NodeView, ServiceConditions, ServiceView, TrafficPolicy};
-use super::{Family, PortProtocol, ServiceKey, TextMap};
+use super::{Family, Few, PortProtocol, ServiceKey, TextMap};
 
 /// A Node of which nothing is known but its name.
 pub(crate) fn node(name: &str) -> NodeView {
@@ -39,8 +40,8 @@ pub(crate) fn service(name: &str) -> ServiceView {
         is_deleting: false,
         is_load_balancer: true,
         class: None,
-        labels: BTreeMap::new(),
-        annotations: BTreeMap::new(),
+        labels: Arc::default(),
+        annotations: Few::default(),
         load_balancer_ip: None,
         ip_families: vec![Family::V4],
         ip_family_policy: IpFamilyPolicy::SingleStack,

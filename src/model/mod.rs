@@ -6,6 +6,7 @@
 #[cfg(test)]
 pub(crate) mod cases;
 pub mod claim;
+pub mod few;
 pub mod fib;
 pub mod intents;
 pub mod leadership;
@@ -25,6 +26,7 @@ pub mod text_map;
 mod truth;
 pub mod views;
 
+pub use few::Few;
 pub use fib::{FibRoute, FibWish, Hop, Hops, Rank, Target, routes_to};
 pub use intents::{Admission, Adverts, Guarded, LocalAddress, Neighbour, NextHops, PortProtocol, ServedPort};
 pub use leadership::Leadership;

@@ -113,28 +113,35 @@ subdomain_name! {
     MachineId
 }
 
-/// A Service's namespace and name, written `namespace/name`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// A Service's namespace and name, written `namespace/name`. Clones share the text.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct ServiceKey {
-    namespace: String,
-    name: String,
-}
+pub struct ServiceKey(
+    /// Both with [`BETWEEN`] between them, so that texts are ordered as the pairs are.
+    Arc<str>,
+);
+
+/// Lower than whatever is in a name.
+const BETWEEN: char = '\0';
 
 impl ServiceKey {
     /// Makes a key of the two halves the API server has already checked.
-    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
-        Self { namespace: namespace.into(), name: name.into() }
+    pub fn new(namespace: impl AsRef<str>, name: impl AsRef<str>) -> Self {
+        Self(format!("{}{BETWEEN}{}", namespace.as_ref(), name.as_ref()).into())
     }
 
     /// The namespace.
     pub fn namespace(&self) -> &str {
-        &self.namespace
+        self.halves().0
     }
 
     /// The name within the namespace.
     pub fn name(&self) -> &str {
-        &self.name
+        self.halves().1
+    }
+
+    fn halves(&self) -> (&str, &str) {
+        self.0.split_once(BETWEEN).unwrap_or_default()
     }
 }
 
@@ -165,7 +172,14 @@ impl From<ServiceKey> for String {
 
 impl fmt::Display for ServiceKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
+        let (namespace, name) = self.halves();
+        write!(f, "{namespace}/{name}")
+    }
+}
+
+impl fmt::Debug for ServiceKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ServiceKey({self})")
     }
 }
 
@@ -257,5 +271,12 @@ mod tests {
         assert_eq!((key.namespace(), key.name()), ("default", "web"));
         assert_eq!(key.to_string(), "default/web");
         assert!("web".parse::<ServiceKey>().is_err());
+    }
+
+    #[test]
+    fn service_keys_are_ordered_by_namespace_and_then_by_name() {
+        let ordered = [("a", "z"), ("a-b", "a"), ("a-b", "a-b"), ("a.b", "a"), ("ab", "a")];
+        let keys = ordered.map(|(namespace, name)| ServiceKey::new(namespace, name));
+        assert!(keys.is_sorted(), "{keys:?}");
     }
 }

@@ -5,10 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::few::Few;
 use super::names::{NodeName, ServiceKey};
 use super::net::{Family, Prefix};
 use super::source_ranges::SourceRanges;
@@ -218,9 +220,9 @@ pub struct ServiceView {
     /// `spec.loadBalancerClass`.
     pub class: Option<String>,
     /// Its labels.
-    pub labels: BTreeMap<String, String>,
+    pub labels: Arc<BTreeMap<String, String>>,
     /// Annotations of Cairn and of MetalLB.
-    pub annotations: BTreeMap<String, String>,
+    pub annotations: Few<String, String>,
     /// `spec.loadBalancerIP`; `None` when empty.
     pub load_balancer_ip: Option<String>,
     /// `spec.ipFamilies`, in order.

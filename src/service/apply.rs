@@ -9,6 +9,7 @@ use super::observe;
 use super::plan::Action;
 use super::pool_status::ObservedPool;
 use crate::api::{AddressPool, AddressPoolStatus};
+use crate::cluster::lean::Lean;
 use crate::cluster::patch::{self, WriteError};
 use crate::cluster::views;
 use crate::model::claim::ALLOCATION;
@@ -17,10 +18,10 @@ use crate::model::{PoolName, ServiceKey};
 
 /// Carries out an action; answers with the Service as it is afterwards.
 pub(super) async fn service(client: &Client, key: &ServiceKey, action: &Action) -> Result<ServiceView, WriteError> {
-    let api: Api<Service> = Api::namespaced(client.clone(), key.namespace());
+    let api: Api<Lean<Service>> = Api::namespaced(client.clone(), key.namespace());
     // Finalizers go through the status as well, so that the right to change Services is not needed.
     let written = patch::merge_status(&api, key.name(), &service_body(action)).await?;
-    views::service(&written).ok_or(WriteError::Gone)
+    views::service(&written.0).ok_or(WriteError::Gone)
 }
 
 /// Writes a Service's conditions, all of them; answers with the Service as it is afterwards.
@@ -30,10 +31,10 @@ pub(super) async fn conditions(
     version: &str,
     list: &Value,
 ) -> Result<ServiceView, WriteError> {
-    let api: Api<Service> = Api::namespaced(client.clone(), key.namespace());
+    let api: Api<Lean<Service>> = Api::namespaced(client.clone(), key.namespace());
     let body = json!({ "metadata": { "resourceVersion": version }, "status": { "conditions": list } });
     let written = patch::merge_status(&api, key.name(), &body).await?;
-    views::service(&written).ok_or(WriteError::Gone)
+    views::service(&written.0).ok_or(WriteError::Gone)
 }
 
 fn service_body(action: &Action) -> Value {

@@ -158,13 +158,18 @@ impl Desk {
     /// Keeps the newer of what is known and what is seen of a Service; whether that is news.
     fn see(&mut self, key: &ServiceKey, view: Option<Arc<ServiceView>>) -> bool {
         let Some(view) = view else { return self.services.remove(key).is_some() };
-        let known = self.services.get(key);
+        let Some(known) = self.services.get_mut(key) else {
+            self.services.insert(key.clone(), view);
+            return true;
+        };
         // A store that lags behind the own writes says nothing new.
-        if known.is_some_and(|known| is_older(&view.resource_version, &known.resource_version) || *known == view) {
+        if is_older(&view.resource_version, &known.resource_version) {
             return false;
         }
-        self.services.insert(key.clone(), view);
-        true
+        let is_news = *known != view;
+        // Also where it says the same, so that there is one copy of it and not two.
+        *known = view;
+        is_news
     }
 
     fn enqueue(&mut self, key: ServiceKey) {

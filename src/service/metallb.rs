@@ -52,7 +52,7 @@ fn single() -> ServiceView {
 }
 
 fn asking(text: &str, service: ServiceView) -> ServiceView {
-    let annotations = BTreeMap::from([(ADDRESSES.to_owned(), text.to_owned())]);
+    let annotations = [(ADDRESSES.to_owned(), text.to_owned())].into();
     ServiceView { annotations, ..service }
 }
 
@@ -65,7 +65,8 @@ fn within(namespace: &str, service: ServiceView) -> ServiceView {
 }
 
 fn labelled(service: ServiceView) -> ServiceView {
-    ServiceView { labels: BTreeMap::from([("team".to_owned(), "metallb".to_owned())]), ..service }
+    let labels = BTreeMap::from([("team".to_owned(), "metallb".to_owned())]);
+    ServiceView { labels: labels.into(), ..service }
 }
 
 fn showing(ip: &str, service: ServiceView) -> ServiceView {

@@ -186,6 +186,7 @@ mod tests {
     use super::*;
     use crate::api::AddressPoolSpec;
     use crate::api::LOAD_BALANCER_CLASS;
+    use crate::model::Few;
     use crate::model::views::{Condition, Ingress, ServiceCondition, ServiceConditions, Truth};
     use crate::service::cases;
 
@@ -389,9 +390,9 @@ mod tests {
     #[test]
     fn services_that_others_serve_are_left_alone_and_what_we_gave_can_be_deleted() {
         use Scope::{Default, OwnClassOnly};
-        let said = |name: &str| BTreeMap::from([(name.to_owned(), "true".to_owned())]);
+        let said = |name: &str| Few::from([(name.to_owned(), "true".to_owned())]);
         let ignored = || said("cairn.dev/ignore");
-        let given = || BTreeMap::from([(ALLOCATION.to_owned(), "4.1".to_owned())]);
+        let given = || Few::from([(ALLOCATION.to_owned(), "4.1".to_owned())]);
         let has = || served("web", "10.60.0.1");
         let release = Some(freeing(&["10.60.0.1"], released(&[])));
         for (name, scope, service, want) in [
@@ -450,7 +451,7 @@ mod tests {
     #[test]
     fn a_service_that_lost_its_address_to_another_one_and_finds_none_says_so_in_its_status() {
         let with = |name: &str, term: &str| ServiceView {
-            annotations: BTreeMap::from([("cairn.dev/allocation".to_owned(), term.to_owned())]),
+            annotations: [("cairn.dev/allocation".to_owned(), term.to_owned())].into(),
             ..served(name, "10.60.0.1")
         };
         let pools = vec![("a", pool("a", &["10.60.0.1/32"]))];

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use crate::model::claim::{ALLOCATION, SHARING};
 use crate::model::scope::IGNORE;
@@ -27,7 +28,7 @@ pub struct Request {
     /// When it was created: of those that wait, the older goes first.
     pub created_seconds: i64,
     /// Its labels, by which pools select.
-    pub labels: BTreeMap<String, String>,
+    pub labels: Arc<BTreeMap<String, String>>,
     /// The families it wants an address of, in order.
     pub families: Vec<Family>,
     /// Whether it wants all of them or nothing.
@@ -94,7 +95,7 @@ impl Request {
             key: view.key.clone(),
             uid: view.uid.clone(),
             created_seconds: view.created_seconds,
-            labels: view.labels.clone(),
+            labels: Arc::clone(&view.labels),
             needs_every_family: view.ip_family_policy != IpFamilyPolicy::PreferDualStack,
             held: view.ingress.iter().filter_map(|entry| entry.ip).collect(),
             allocation: view.annotations.get(ALLOCATION).and_then(|text| text.parse().ok()),
@@ -239,10 +240,7 @@ mod tests {
 
     fn view(annotations: &[(&str, &str)], load_balancer_ip: Option<&str>) -> ServiceView {
         ServiceView {
-            annotations: annotations
-                .iter()
-                .map(|(key, value)| (key.to_string(), value.to_string()))
-                .collect::<BTreeMap<_, _>>(),
+            annotations: annotations.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect(),
             load_balancer_ip: load_balancer_ip.map(str::to_owned),
             ip_families: vec![Family::V4, Family::V6],
             ip_family_policy: IpFamilyPolicy::RequireDualStack,

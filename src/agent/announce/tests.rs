@@ -26,7 +26,7 @@ fn scene(advertisements: &[Arc<Advertisement>]) -> Snapshot {
     let service = |namespace: &str, addresses: &[&str]| {
         let mut service = web(TrafficPolicy::Cluster);
         service.key = ServiceKey::new(namespace, "web");
-        service.labels = BTreeMap::from([("app".to_owned(), namespace.to_owned())]);
+        service.labels = BTreeMap::from([("app".to_owned(), namespace.to_owned())]).into();
         let entry = service.ingress[0].clone();
         let of = |address: &&str| crate::model::views::Ingress {
             ip: Some(address.parse().expect("an address")),

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::*;
 use crate::agent::cases::{Builder, node_route, snapshot, web};
 use crate::api::LOAD_BALANCER_CLASS;
-use crate::model::SourceRanges;
 use crate::model::views::{Ingress, TrafficPolicy};
+use crate::model::{Few, SourceRanges};
 
 fn plan(snapshot: &Snapshot, memory: &mut Memory, now: Moment) -> Arc<EntryPlan> {
     super::plan(snapshot, &NodeAddresses::of(&snapshot.node_routes), memory, now)
@@ -92,11 +92,11 @@ fn a_service_of_a_foreign_class_or_mode_is_not_announced() {
 fn services_that_are_not_ours_to_serve_are_not_announced() {
     use crate::model::Scope::{Default, OwnClassOnly};
     let class = Some(LOAD_BALANCER_CLASS.to_owned());
-    let ignored = BTreeMap::from([("cairn.dev/ignore".to_owned(), "true".to_owned())]);
+    let ignored = Few::from([("cairn.dev/ignore".to_owned(), "true".to_owned())]);
     for (name, class, annotations, scope, want) in [
-        ("no class", None, BTreeMap::new(), Default, 1),
-        ("no class, another controller has these", None, BTreeMap::new(), OwnClassOnly, 0),
-        ("our class", class.clone(), BTreeMap::new(), OwnClassOnly, 1),
+        ("no class", None, Few::default(), Default, 1),
+        ("no class, another controller has these", None, Few::default(), OwnClassOnly, 0),
+        ("our class", class.clone(), Few::default(), OwnClassOnly, 1),
         ("left alone", None, ignored.clone(), Default, 0),
         ("left alone, our class", class, ignored, OwnClassOnly, 0),
     ] {

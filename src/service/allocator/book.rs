@@ -3,33 +3,37 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use super::shared::{Common, Shared};
 use crate::config::AddressBlock;
-use crate::model::{PortProtocol, ServiceKey, ShareRefusal};
+use crate::model::{Few, PortProtocol, ServiceKey, ShareRefusal};
 use crate::service::request::{Entry, Sharing};
 
 /// Addresses and their holders, in both directions.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Book {
     holdings: BTreeMap<IpAddr, Holding>,
-    of: BTreeMap<ServiceKey, BTreeSet<IpAddr>>,
+    of: BTreeMap<ServiceKey, Few<IpAddr, ()>>,
     shared: Shared,
 }
 
 /// What holders of one address have to have in common; `None` is one that shares with nobody.
-type Kind = Option<Common>;
+type Kind = Option<Arc<Common>>;
+type Ports = Box<[(PortProtocol, u16)]>;
 
+/// Nearly every address has one holder, which shares with nobody.
 #[derive(Debug, Clone, Default)]
 struct Holding {
-    holders: BTreeMap<ServiceKey, (Kind, BTreeSet<(PortProtocol, u16)>)>,
+    holders: Few<ServiceKey, (Kind, Ports)>,
     /// How many holders there are of each kind: one kind, but for holders that are about to leave.
-    kinds: BTreeMap<Kind, usize>,
-    ports: BTreeMap<(PortProtocol, u16), ServiceKey>,
+    kinds: Few<Kind, usize>,
+    /// Who has which port, of those that share.
+    ports: Few<(PortProtocol, u16), ServiceKey>,
 }
 
 fn kind_of(sharing: &Sharing) -> Kind {
-    sharing.key.clone().map(|key| (key, sharing.entry.clone()))
+    sharing.key.clone().map(|key| Arc::new((key, sharing.entry.clone())))
 }
 
 impl Book {
@@ -40,12 +44,12 @@ impl Book {
 
     /// Whether this Service has it.
     pub(super) fn has(&self, key: &ServiceKey, address: IpAddr) -> bool {
-        self.of.get(key).is_some_and(|addresses| addresses.contains(&address))
+        self.of.get(key).is_some_and(|addresses| addresses.contains_key(&address))
     }
 
     /// All that a Service has.
-    pub(super) fn of(&self, key: &ServiceKey) -> BTreeSet<IpAddr> {
-        self.of.get(key).cloned().unwrap_or_default()
+    pub(super) fn of(&self, key: &ServiceKey) -> Vec<IpAddr> {
+        self.of.get(key).into_iter().flat_map(Few::keys).copied().collect()
     }
 
     /// Everyone who has it.
@@ -64,7 +68,8 @@ impl Book {
 
     /// The addresses of Services that share in the same way, as far as the ports may be open there.
     pub(super) fn open_to(&self, sharing: &Sharing) -> Option<&BTreeSet<IpAddr>> {
-        self.shared.open_to(&kind_of(sharing)?, &sharing.ports)
+        let common = kind_of(sharing)?;
+        self.shared.open_to(&common, &sharing.ports)
     }
 
     /// Who stands in the way of a Service at an address, and why.
@@ -77,10 +82,10 @@ impl Book {
         let holding = self.holdings.get(&address)?;
         let mine = kind_of(sharing);
         let own = holding.holders.get(key).map(|(kind, _)| kind);
-        for (kind, count) in &holding.kinds {
+        for (kind, count) in holding.kinds.iter() {
             let others = count - usize::from(own == Some(kind));
             if others > 0 && (mine.is_none() || *kind != mine) {
-                let is_it = |(other, (its, _)): &(&ServiceKey, &(Kind, _))| *other != key && its == kind;
+                let is_it = |(other, (its, _)): &(&ServiceKey, &(Kind, Ports))| *other != key && its == kind;
                 let (other, _) = holding.holders.iter().find(is_it)?;
                 return Some((other.clone(), refusal(&mine, kind)));
             }
@@ -96,20 +101,24 @@ impl Book {
     pub(super) fn own(&mut self, address: IpAddr, key: &ServiceKey, sharing: Option<&Sharing>) {
         self.disown(address, key);
         let kind = sharing.and_then(kind_of);
-        let ports = sharing.map(|sharing| sharing.ports.clone()).unwrap_or_default();
+        let ports: Ports = match sharing.filter(|_| kind.is_some()) {
+            Some(sharing) => sharing.ports.iter().copied().collect(),
+            None => Box::default(),
+        };
         let holding = self.holdings.entry(address).or_default();
         // A holder on its way out may have the same port: it keeps it until it has left.
         let vacant: Vec<_> = ports.iter().filter(|port| !holding.ports.contains_key(*port)).copied().collect();
-        holding.ports.extend(vacant.iter().map(|port| (*port, key.clone())));
+        vacant.iter().for_each(|port| drop(holding.ports.insert(*port, key.clone())));
         if let Some(common) = kind.as_ref().filter(|_| !holding.kinds.contains_key(&kind)) {
             self.shared.join(common, address, holding.ports.keys());
         }
-        *holding.kinds.entry(kind.clone()).or_default() += 1;
+        let others = holding.kinds.get(&kind).copied().unwrap_or_default();
+        holding.kinds.insert(kind.clone(), others + 1);
         for common in holding.kinds.keys().flatten() {
             vacant.iter().for_each(|port| self.shared.close(common, address, *port));
         }
         holding.holders.insert(key.clone(), (kind, ports));
-        self.of.entry(key.clone()).or_default().insert(address);
+        self.of.entry(key.clone()).or_default().insert(address, ());
     }
 
     /// Notes that a Service no longer has an address; whether nobody has it now.
@@ -140,7 +149,7 @@ impl Book {
 }
 
 /// Takes one out of a set in a map, and the set out of the map when it is empty.
-fn remove_from<K: Ord>(sets: &mut BTreeMap<K, BTreeSet<IpAddr>>, key: &K, address: IpAddr) {
+fn remove_from<K: Ord>(sets: &mut BTreeMap<K, Few<IpAddr, ()>>, key: &K, address: IpAddr) {
     if let Some(set) = sets.get_mut(key) {
         set.remove(&address);
         if set.is_empty() {
@@ -151,9 +160,11 @@ fn remove_from<K: Ord>(sets: &mut BTreeMap<K, BTreeSet<IpAddr>>, key: &K, addres
 
 fn refusal(mine: &Kind, theirs: &Kind) -> ShareRefusal {
     match (mine, theirs) {
-        (Some((mine, _)), Some((theirs, _))) if mine != theirs => ShareRefusal::NoCommonKey,
-        (Some((_, Entry::Local { .. })), Some((_, Entry::Local { .. }))) => ShareRefusal::SelectorsDiffer,
-        (Some(_), Some(_)) => ShareRefusal::PoliciesDiffer,
+        (Some(mine), Some(theirs)) if mine.0 != theirs.0 => ShareRefusal::NoCommonKey,
+        (Some(mine), Some(theirs)) => match (&mine.1, &theirs.1) {
+            (Entry::Local { .. }, Entry::Local { .. }) => ShareRefusal::SelectorsDiffer,
+            _ => ShareRefusal::PoliciesDiffer,
+        },
         _ => ShareRefusal::NoCommonKey,
     }
 }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use serde::Serialize;
 
 use super::Ledger;
-use super::decide::serves;
+use super::pick::serves;
 use crate::config::AddressBlock;
 use crate::model::{Family, NodeName, PoolName, ServiceKey};
 

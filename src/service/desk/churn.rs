@@ -146,7 +146,7 @@ fn statement_56_nothing_is_left_of_what_came_and_went() {
     let mut world = World::new();
     world.put_pool("a", "10.60.0.0/24");
     let labels = |round: u64| BTreeMap::from([("round".to_owned(), (round % 2).to_string())]);
-    world.put(ServiceView { labels: labels(1), ..cases::service("one") });
+    world.put(ServiceView { labels: labels(1).into(), ..cases::service("one") });
     world.put(cases::service("two"));
     let before = world.settled();
     for round in 0..1_000 {
@@ -159,7 +159,7 @@ fn statement_56_nothing_is_left_of_what_came_and_went() {
         world.work();
         let key = ServiceKey::new("default", "one");
         let view = ServiceView::clone(&world.services[&key]);
-        world.put(ServiceView { labels: labels(round), ..view });
+        world.put(ServiceView { labels: labels(round).into(), ..view });
         for name in [&name, &other] {
             if let Some(view) = world.services.get(&ServiceKey::new("default", name.as_str())).cloned() {
                 world.put(ServiceView { is_deleting: true, ..ServiceView::clone(&view) });

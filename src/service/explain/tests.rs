@@ -17,7 +17,7 @@ fn service_of(name: &str, ip: Option<&str>) -> ServiceView {
     let ingress = ip.map(|ip| Ingress { ip: ip.parse().ok(), ip_mode: IpMode::Vip });
     ServiceView {
         created_seconds: 1_800_000_000,
-        annotations: BTreeMap::from([(ALLOCATION.to_owned(), "4.17".to_owned())]),
+        annotations: [(ALLOCATION.to_owned(), "4.17".to_owned())].into(),
         external_traffic_policy: TrafficPolicy::Cluster,
         ports: BTreeSet::new(),
         ingress: ingress.into_iter().collect(),
@@ -89,7 +89,7 @@ fn scripts_read_the_same() {
 
 #[test]
 fn a_service_that_is_not_served_hears_the_one_reason_and_nothing_of_pools() {
-    let ignored = || BTreeMap::from([(IGNORE.to_owned(), "true".to_owned())]);
+    let ignored = || crate::model::Few::from([(IGNORE.to_owned(), "true".to_owned())]);
     let of = |class: &str| Some(class.to_owned());
     let new = || service_of("web", None);
     let type_is_wrong = "its spec.type is not LoadBalancer";

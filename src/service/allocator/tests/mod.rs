@@ -6,6 +6,8 @@ mod model;
 mod pools;
 mod sharing;
 
+use std::time::Duration;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -91,7 +93,7 @@ fn request(service: &str) -> Request {
         key: key(service),
         uid: service.to_owned(),
         created_seconds: 100,
-        labels: Labels::new(),
+        labels: Arc::default(),
         families: vec![Family::V4],
         needs_every_family: true,
         held: Vec::new(),

@@ -184,7 +184,7 @@ impl World {
         for (name, observed) in &self.ground.pools {
             let (Ok(pool), Some(report)) = (&observed.check, self.ledger.report(name)) else { continue };
             let is_asked = wish.pool.as_ref().map_or(pool.auto_assign, |wished| wished == name);
-            if !is_asked || !decide::serves(pool, request, &BTreeMap::new()) {
+            if !is_asked || !pick::serves(pool, request, &BTreeMap::new()) {
                 continue;
             }
             let namespace = request.key.namespace();

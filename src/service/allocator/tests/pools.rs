@@ -82,8 +82,8 @@ fn namespace_and_label_have_to_hold_both() {
         of_priority("label", "10.0.3.1/32", Some(2), serving(&[], Some("web"))),
         of_priority("namespace", "10.0.4.1-10.0.4.9", Some(3), serving(&["default"], None)),
     ]);
-    let web = |service: &str| Request { labels: labelled("web"), ..request(service) };
-    let requests = [web("a"), web("b"), web("c"), Request { labels: labelled("db"), ..request("d") }];
+    let web = |service: &str| Request { labels: labelled("web").into(), ..request(service) };
+    let requests = [web("a"), web("b"), web("c"), Request { labels: labelled("db").into(), ..request("d") }];
     assert_eq!(given(&ground, &requests), ["10.0.1.1", "10.0.3.1", "10.0.4.1", "10.0.4.2"]);
 }
 
