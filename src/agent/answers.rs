@@ -13,7 +13,7 @@ pub fn outcome(
     speaker: &SpeakerStatus,
     wrong_peers: Vec<PeerException>,
 ) -> Outcome {
-    let established = speaker.peers.values().filter(|peer| peer.state == SessionState::Established);
+    let established = speaker.peers.iter().filter(|(_, peer)| peer.state == SessionState::Established);
     let mut peer_exceptions = wrong_peers;
     for (name, peer) in &speaker.peers {
         let mut add = |message: String| peer_exceptions.push(PeerException { peer: name.to_string(), message });
@@ -42,8 +42,12 @@ pub fn outcome(
         carried: routes.carried.iter().map(|(cidr, carrier)| (*cidr, carrier.to_string())).collect(),
         repaired: routes.repaired_total,
         guard: guard_state(guard.state),
-        established: u32::try_from(established.clone().count()).unwrap_or(u32::MAX),
-        announced: established.map(|peer| peer.advertised).min().map_or(0, |n| u32::try_from(n).unwrap_or(u32::MAX)),
+        announced: established
+            .clone()
+            .map(|(_, peer)| peer.advertised)
+            .min()
+            .map_or(0, |n| u32::try_from(n).unwrap_or(u32::MAX)),
+        heard_by: established.map(|(name, _)| name.clone()).collect(),
         peer_exceptions,
         ..Outcome::default()
     }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::api::{ForwardingFault, GuardReport, PeerException, RouteExceptionReason};
-use crate::model::{FibRoute, FibWish, Prefix};
+use crate::model::{FibRoute, FibWish, PeerName, Prefix};
 
 /// What the kernel and BGP rooms say of themselves.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -27,7 +27,7 @@ pub struct Outcome {
     /// Whether the guard table stands.
     pub guard: GuardReport,
     /// Peers whose session is Established.
-    pub established: u32,
+    pub heard_by: Vec<PeerName>,
     /// Prefixes announced in each of them.
     pub announced: u32,
     /// Peers without a session, and why.

@@ -13,7 +13,7 @@ use crate::api::{
 };
 use crate::model::{FibWish, NodeName, Prefix};
 
-/// A report lists this many exceptions of a kind; the counts tell of the rest.
+/// A report lists this many exceptions of a kind, and peers; the counts tell of the rest.
 const EXCEPTIONS: usize = 32;
 /// And this many networks of the node,
 const NETWORKS: usize = 16;
@@ -44,7 +44,8 @@ pub fn report(me: &NodeName, boot_id: &str, desired: &Desired, outcome: &Outcome
         entries: entries(&desired.entries),
         bgp: BgpReport {
             peers: count(desired.peers.len()),
-            established: outcome.established,
+            established: count(outcome.heard_by.len()),
+            heard_by: outcome.heard_by.iter().take(EXCEPTIONS).map(ToString::to_string).collect(),
             announced: outcome.announced,
             imported: count(installed(&desired.imports.routes, desired, outcome)),
             exceptions: peer_exceptions,

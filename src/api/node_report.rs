@@ -294,6 +294,10 @@ pub struct BgpReport {
     pub peers: u32,
     /// Sessions that are Established.
     pub established: u32,
+    /// The `BgpPeer`s of these sessions; the first 32.
+    #[serde(default)]
+    #[schemars(length(max = 32), inner(length(max = 253)))]
+    pub heard_by: Vec<String>,
     /// Prefixes announced in each Established session.
     pub announced: u32,
     /// Routes that routers told of and that are in the kernel.

@@ -27,7 +27,7 @@ use crate::config::selector::Labels;
 use crate::model::{Scope, ServiceKey};
 use crate::service;
 use crate::service::allocator::Now;
-use crate::service::announced::{Concerned, Entry};
+use crate::service::announced::{Concerned, EntryNode};
 use crate::service::explain::Surroundings;
 use crate::service::plan::Observed;
 
@@ -187,6 +187,7 @@ async fn surroundings(client: &Client, observed: &Observed, key: &ServiceKey) ->
     let slices: Vec<EndpointSlice> = list_some(&Api::namespaced(client.clone(), key.namespace()), own).await?;
     let advertisements: Vec<Advertisement> = list(&Api::all(client.clone())).await?;
     let pools: Vec<AddressPool> = list(&Api::all(client.clone())).await?;
+    let peers: Vec<BgpPeer> = list(&Api::all(client.clone())).await?;
     let mut around = Surroundings {
         flags: routes
             .iter()
@@ -203,14 +204,15 @@ async fn surroundings(client: &Client, observed: &Observed, key: &ServiceKey) ->
     entrances.set_selection(
         &by_name(&advertisements, config::Advertisement::of),
         &by_name(&pools, PoolView::of),
+        &by_name(&peers, service::peer),
         |_| Labels::new(),
         &mut concerned,
     );
     for (name, flag) in flags {
         let node = observed.nodes.get(name).map(|node| &**node);
         let labels = node.map(|node| node.labels.clone()).unwrap_or_default();
-        let entry = Entry::of(Some(*flag), node, reports.get(name));
-        entrances.set_node(name.clone(), entry, &labels, &mut concerned);
+        let known = EntryNode::of(Some(*flag), node, reports.get(name));
+        entrances.set_node(name.clone(), known, &labels, &mut concerned);
     }
     for slice in slices {
         entrances.set_slice(&slice.name_any(), service::endpoints(&slice).map(Arc::new), &mut concerned);

@@ -402,6 +402,7 @@ fn entrance_stores(stores: &Stores, nodes: &Store<NodeView>) -> Option<service::
         endpoints: stores.endpoints.clone()?,
         advertisements: stores.announcing.clone()?,
         pools: stores.announced_pools.clone()?,
+        peers: stores.told_peers.clone()?,
     })
 }
 

@@ -47,6 +47,8 @@ pub(super) struct Stores {
     /// The same Advertisements and pools, for whom only what is announced counts.
     pub(super) announcing: Option<Store<Checked<config::Advertisement>>>,
     pub(super) announced_pools: Option<Store<Checked<PoolView>>>,
+    /// The same peers, for whom only their labels count.
+    pub(super) told_peers: Option<Store<Labels>>,
     pub(super) reports: Option<Store<NodeReportStatus>>,
     pub(super) claims: Option<Store<ipam::claim::Claim>>,
     /// The same pools, for whom only their addresses count.
@@ -102,7 +104,9 @@ impl Stores {
     fn open_for_services<T: Future<Output = ()> + Send + 'static>(&mut self, client: &Client, turn: impl Fn() -> T) {
         let all = Config::default;
         // All of them: one that stops being a load balancer has to be cleaned up.
-        open(&mut self.services, true, || Store::watch::<Service>(Api::all(client.clone()), all(), views::service));
+        open(&mut self.services, true, || {
+            Store::watch(Api::all(client.clone()), all(), |object: &Lean<Service>| views::service(&object.0))
+        });
         open(&mut self.pools, true, || Store::watch::<AddressPool>(Api::all(client.clone()), all(), service::pool));
         open(&mut self.namespaces, true, || {
             Store::watch::<Namespace>(Api::all(client.clone()), all(), views::namespace)
@@ -137,6 +141,7 @@ impl Stores {
         open(&mut self.announced_pools, true, || {
             Store::watch_in_turn(turn(), Api::all(client.clone()), all(), PoolView::of)
         });
+        open(&mut self.told_peers, true, || Store::watch_after(nodes, Api::all(client.clone()), all(), service::peer));
     }
 
     fn open_for_pod_cidrs(&mut self, client: &Client) {

@@ -7,7 +7,8 @@
 //! costs one look at how many of each kind there are, an EndpointSlice one at its Service, an Advertisement
 //! one at all Services.
 //!
-//! A report counts sessions and names none: which routers an Advertisement has told is not looked at.
+//! Where an Advertisement names routers, a node counts as heard if a session with one of those is Established:
+//! reports name the peers of their sessions. One that names fewer than it counts may be heard by any.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -20,7 +21,7 @@ use crate::config::last_good::Checked;
 use crate::config::pool_view::PoolView;
 use crate::config::selector::Labels;
 use crate::model::views::{EndpointCounts, EndpointView, NodeView, ServiceView, TrafficPolicy, Truth};
-use crate::model::{NodeName, ServiceKey};
+use crate::model::{NodeName, PeerName, ServiceKey};
 
 /// Whether and how a Service's addresses are announced: a closed set. Of several addresses, the last in this
 /// order counts.
@@ -38,7 +39,7 @@ pub enum Announcement {
     Withheld,
     /// No node that could take its traffic may be an entry, or announces it.
     NoEntry,
-    /// No node that is a right entry has a session with a router.
+    /// No node that is a right entry has a session with a router that is told.
     NoSession,
 }
 
@@ -78,7 +79,7 @@ impl Announcement {
                 "no node that could take its traffic may be an entry and announces it: see spec.entry of the NodeRoutes and spec.nodeSelector of the Advertisements"
             }
             Self::NoSession => {
-                "no node that may take its traffic has a session with a router: see status.bgp of the NodeReports"
+                "no node that may take its traffic has a session with a router that is told of it: see status.bgp of the NodeReports and spec.bgp of the Advertisements"
             }
             Self::Pending => "the agents of the nodes that may take its traffic have not reported since these started",
         }
@@ -96,7 +97,22 @@ pub enum Entry {
     Heard,
 }
 
-impl Entry {
+/// A node that may be an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EntryNode {
+    /// What it is to all routers.
+    pub entry: Entry,
+    /// The routers that listen to it; `None` when nobody has named all of them.
+    pub heard_by: Option<Box<[PeerName]>>,
+}
+
+impl From<Entry> for EntryNode {
+    fn from(entry: Entry) -> Self {
+        Self { entry, heard_by: None }
+    }
+}
+
+impl EntryNode {
     /// What a node is; `None` when it is no entry.
     pub fn of(flag: Option<EntryFlag>, node: Option<&NodeView>, report: Option<&NodeReportStatus>) -> Option<Self> {
         let EntryFlag::Eligible = flag? else { return None };
@@ -104,10 +120,14 @@ impl Entry {
             // Nobody takes back the report of a machine that died.
             node.is_none_or(|node| report.is_current(node) && node.ready != Some(Truth::Unknown))
         };
-        Some(match report.filter(holds) {
-            None => Self::Silent,
-            Some(report) if report.bgp.established > 0 => Self::Heard,
-            Some(_) => Self::NoSession,
+        Some(match report.filter(holds).map(|report| &report.bgp) {
+            None => Entry::Silent.into(),
+            Some(bgp) if bgp.established > 0 => {
+                let names: Box<[_]> = bgp.heard_by.iter().filter_map(|name| name.parse().ok()).collect();
+                let is_complete = u32::try_from(names.len()).is_ok_and(|named| named >= bgp.established);
+                Self { entry: Entry::Heard, heard_by: is_complete.then_some(names) }
+            }
+            Some(_) => Entry::NoSession.into(),
         })
     }
 }
@@ -172,17 +192,21 @@ impl Concerned {
 /// What is known of one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Known {
-    entry: Entry,
-    /// The places of the Advertisements that have it announce something.
-    spoken_by: Box<[usize]>,
+    node: EntryNode,
+    /// The places of the Advertisements that have it announce something, and what it is to the routers they have told.
+    spoken_by: Box<[(usize, Entry)]>,
 }
 
 impl Known {
-    fn is_one_of(&self, speakers: &Speakers) -> bool {
+    /// What it is for an address that these announce; `None` when it is not one of them.
+    fn among(&self, speakers: &Speakers) -> Option<Entry> {
         match speakers {
-            Speakers::Everyone => true,
-            Speakers::Nobody => false,
-            Speakers::Those(places) => places.iter().any(|place| self.spoken_by.contains(place)),
+            Speakers::Everyone => Some(self.node.entry),
+            Speakers::Nobody => None,
+            Speakers::Those(places) => {
+                let spoken = self.spoken_by.iter().filter(|(place, _)| places.contains(place));
+                spoken.map(|(_, entry)| *entry).max()
+            }
         }
     }
 }
@@ -221,8 +245,8 @@ pub struct Entrances {
 
 impl Entrances {
     /// Takes what is known of a node, and its labels.
-    pub fn set_node(&mut self, name: NodeName, entry: Option<Entry>, labels: &Labels, concerned: &mut Concerned) {
-        let now = entry.map(|entry| Known { entry, spoken_by: self.selection.spoken_by(labels) });
+    pub fn set_node(&mut self, name: NodeName, node: Option<EntryNode>, labels: &Labels, concerned: &mut Concerned) {
+        let now = node.map(|node| Known { spoken_by: self.selection.spoken_by(labels, &node), node });
         if self.nodes.get(&name) == now.as_ref() {
             return;
         }
@@ -238,21 +262,22 @@ impl Entrances {
         concerned.nodes.insert(name);
     }
 
-    /// Takes the Advertisements and the pools that there are; `labels` gives those of a node.
+    /// Takes the Advertisements, the pools and the labels of the peers that there are; `labels` gives those of a node.
     pub fn set_selection(
         &mut self,
         advertisements: &BTreeMap<String, Arc<Checked<Advertisement>>>,
         pools: &BTreeMap<String, Arc<Checked<PoolView>>>,
+        peers: &BTreeMap<String, Arc<Labels>>,
         labels: impl Fn(&NodeName) -> Labels,
         concerned: &mut Concerned,
     ) {
-        if !self.selection.set(advertisements, pools) {
+        if !self.selection.set(advertisements, pools, peers) {
             return;
         }
         concerned.all = true;
         self.counts.clear();
         for (name, mut known) in std::mem::take(&mut self.nodes) {
-            known.spoken_by = self.selection.spoken_by(&labels(&name));
+            known.spoken_by = self.selection.spoken_by(&labels(&name), &known.node);
             self.count(&known, Counts::add);
             self.nodes.insert(name, known);
         }
@@ -260,8 +285,8 @@ impl Entrances {
 
     fn count(&mut self, known: &Known, count: fn(&mut Counts, Entry)) {
         self.counts.resize_with(1 + self.selection.count(), Counts::default);
-        count(&mut self.counts[0], known.entry);
-        known.spoken_by.iter().for_each(|place| count(&mut self.counts[1 + place], known.entry));
+        count(&mut self.counts[0], known.node.entry);
+        known.spoken_by.iter().for_each(|(place, entry)| count(&mut self.counts[1 + place], *entry));
     }
 
     /// Takes what is known of an EndpointSlice, by namespace and name.
@@ -321,7 +346,7 @@ impl Entrances {
                 TrafficPolicy::Cluster => self.best_of(speakers),
                 TrafficPolicy::Local => {
                     let known = with_endpoints.iter().filter_map(|node| self.nodes.get(*node));
-                    known.filter(|known| known.is_one_of(speakers)).map(|known| known.entry).max()
+                    known.filter_map(|known| known.among(speakers)).max()
                 }
             };
             match best {
@@ -359,7 +384,7 @@ impl Entrances {
         for address in service.ingress.iter().filter_map(|entry| entry.ip) {
             match self.selection.speakers(service, address) {
                 Speakers::Nobody => {}
-                speakers if known.is_some_and(|known| known.is_one_of(&speakers)) => announced.push(address),
+                speakers if known.is_some_and(|known| known.among(&speakers).is_some()) => announced.push(address),
                 _ => why = Hindrance::NotSelected,
             }
         }
@@ -368,7 +393,7 @@ impl Entrances {
 
     /// What is known of a node that may be an entry.
     pub fn entry(&self, node: &NodeName) -> Option<Entry> {
-        self.nodes.get(node).map(|known| known.entry)
+        self.nodes.get(node).map(|known| known.node.entry)
     }
 
     /// Whether a Service has an endpoint on one of these nodes.
@@ -417,7 +442,9 @@ mod tests {
         };
         let mut concerned = Concerned::default();
         let all = specs.iter().enumerate().map(checked).collect();
-        entrances.set_selection(&all, &BTreeMap::new(), |node| rack(node.as_str()), &mut concerned);
+        let peer = |side: &str| (side.to_owned(), Arc::new(Labels::from([("side".to_owned(), side.to_owned())])));
+        let peers = ["left", "right"].map(peer).into();
+        entrances.set_selection(&all, &BTreeMap::new(), &peers, |node| rack(node.as_str()), &mut concerned);
         concerned
     }
 
@@ -438,7 +465,7 @@ mod tests {
     fn entrances(nodes: &[(&str, Entry)], endpoints: &[(&str, u32, u32)]) -> Entrances {
         let (mut entrances, mut concerned) = (Entrances::default(), Concerned::default());
         for (node, entry) in nodes {
-            entrances.set_node(name(node), Some(*entry), &rack(node), &mut concerned);
+            entrances.set_node(name(node), Some((*entry).into()), &rack(node), &mut concerned);
         }
         entrances.set_slice("default/web-1", slice(endpoints), &mut concerned);
         entrances
@@ -512,13 +539,56 @@ mod tests {
             advertise(&mut early, specs);
             early.set_slice("default/web-1", slice(&[("n1", 1, 0)]), &mut Concerned::default());
             for (node, entry) in *nodes {
-                early.set_node(name(node), Some(*entry), &rack(node), &mut Concerned::default());
+                early.set_node(name(node), Some((*entry).into()), &rack(node), &mut Concerned::default());
             }
             assert_eq!(early.announcement(&service), *want, "{policy:?}: {case}, known before the nodes");
         }
         let mut entrances = entrances(two, &[]);
         advertise(&mut entrances, &[all("withhold")]);
         assert_eq!(entrances.announcement(&service(Cluster)), Announcement::NoReadyEndpoint);
+    }
+
+    #[test]
+    fn a_session_counts_with_a_router_that_an_advertisement_has_told() {
+        let to = |peers: serde_json::Value| json!({ "services": {}, "bgp": peers });
+        let named = |peer: &str| to(json!({ "peers": [peer] }));
+        let selected = |side: &str| to(json!({ "peerSelector": { "matchLabels": { "side": side } } }));
+        let heard_by = |names: &[&str]| {
+            let names = names.iter().map(|name| name.parse().expect("a name")).collect();
+            EntryNode { entry: Entry::Heard, heard_by: Some(names) }
+        };
+        let (left, unnamed) = (|| heard_by(&["left"]), || EntryNode::from(Entry::Heard));
+        for (case, node, specs, want) in [
+            ("any router", left(), vec![to(json!({}))], Announcement::Bgp),
+            ("no Advertisement", left(), vec![], Announcement::Bgp),
+            ("this one", left(), vec![named("left")], Announcement::Bgp),
+            ("the other one", left(), vec![named("right")], Announcement::NoSession),
+            ("one that is not there", left(), vec![named("gone")], Announcement::NoSession),
+            ("the other one, and any", left(), vec![named("right"), to(json!({}))], Announcement::Bgp),
+            ("this one by its labels", left(), vec![selected("left")], Announcement::Bgp),
+            ("the other one by its labels", left(), vec![selected("right")], Announcement::NoSession),
+            ("one of both", heard_by(&["left", "right"]), vec![named("right")], Announcement::Bgp),
+            ("nobody knows with whom", unnamed(), vec![named("right")], Announcement::Bgp),
+        ] {
+            for policy in [TrafficPolicy::Cluster, TrafficPolicy::Local] {
+                let service = service(policy);
+                let mut entrances = entrances(&[], &[("n1", 1, 0)]);
+                advertise(&mut entrances, &specs);
+                entrances.set_node(name("n1"), Some(node.clone()), &Labels::new(), &mut Concerned::default());
+                assert_eq!(entrances.announcement(&service), want, "{case}, {policy:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_report_that_names_fewer_sessions_than_it_counts_may_mean_any() {
+        for (established, named, want) in [(1, vec!["left"], Some(1)), (2, vec!["left"], None), (1, vec![], None)] {
+            let heard_by = named.into_iter().map(str::to_owned).collect();
+            let bgp = BgpReport { established, heard_by, ..BgpReport::default() };
+            let report = NodeReportStatus { bgp, ..NodeReportStatus::default() };
+            let node = EntryNode::of(Some(EntryFlag::Eligible), None, Some(&report)).expect("an entry");
+            assert_eq!((node.entry, node.heard_by.map(|names| names.len())), (Entry::Heard, want));
+        }
     }
 
     #[test]
@@ -534,6 +604,7 @@ mod tests {
         entrances.set_selection(
             &BTreeMap::from([("a".to_owned(), Arc::new(Checked::new(withheld, 0)))]),
             &BTreeMap::from([("private".to_owned(), Arc::new(Checked::new(pool, 0)))]),
+            &BTreeMap::new(),
             |node| rack(node.as_str()),
             &mut Concerned::default(),
         );
@@ -558,7 +629,7 @@ mod tests {
             ("one comes back", "n2", rack("n1"), Some(true)),
         ] {
             let mut concerned = Concerned::default();
-            entrances.set_node(name(node), Some(Entry::Heard), &labels, &mut concerned);
+            entrances.set_node(name(node), Some(Entry::Heard.into()), &labels, &mut concerned);
             let nodes = all.iter().map(|_| name(node)).collect();
             let want = Concerned { all: all.unwrap_or_default(), nodes, ..Concerned::default() };
             assert_eq!(concerned, want, "{case}");
@@ -607,7 +678,8 @@ mod tests {
             ("excluded", Some(EntryFlag::ExcludedByLabel), &node, Some(report(1, "b1")), None),
             ("no NodeRoute", None, &node, Some(report(1, "b1")), None),
         ] {
-            assert_eq!(Entry::of(flag, Some(node), report.as_ref()), want, "{case}");
+            let got = EntryNode::of(flag, Some(node), report.as_ref());
+            assert_eq!(got.map(|node| node.entry), want, "{case}");
         }
     }
 
@@ -627,14 +699,14 @@ mod tests {
             ("the last that is heard goes", "n2", None, true),
         ] {
             concerned = Concerned::default();
-            entrances.set_node(name(node), entry, &Labels::new(), &mut concerned);
+            entrances.set_node(name(node), entry.map(EntryNode::from), &Labels::new(), &mut concerned);
             assert_eq!(
                 concerned,
                 Concerned { all, nodes: BTreeSet::from([name(node)]), ..Concerned::default() },
                 "{case}"
             );
             concerned = Concerned::default();
-            entrances.set_node(name(node), entry, &Labels::new(), &mut concerned);
+            entrances.set_node(name(node), entry.map(EntryNode::from), &Labels::new(), &mut concerned);
             assert_eq!(concerned, Concerned::default(), "{case}, again");
         }
         assert!(

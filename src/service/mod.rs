@@ -55,7 +55,7 @@ use allocator::{News, Now};
 use desk::{Answered, Desk, Write};
 use pool_status::ObservedPool;
 
-pub use observe::{EntranceStores, endpoints, entry, pool};
+pub use observe::{EntranceStores, endpoints, entry, peer, pool};
 
 /// Source of this room's Events, as upstream's service controller names itself.
 pub const REPORTER: &str = "service-controller";

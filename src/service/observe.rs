@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::ResourceExt;
 
-use super::announced::{Concerned, Endpoints, Entrances, Entry};
+use super::announced::{Concerned, Endpoints, Entrances, EntryNode};
 use super::pool_status::{ObservedCooling, ObservedPool};
-use crate::api::{AddressPool, CoolingAddress, EntryFlag, NodeReportStatus, NodeRoute};
+use crate::api::{AddressPool, BgpPeer, CoolingAddress, EntryFlag, NodeReportStatus, NodeRoute};
 use crate::cluster::changes::Changes;
 use crate::cluster::store::Store;
 use crate::cluster::views;
@@ -32,13 +32,16 @@ pub struct EntranceStores {
     pub advertisements: Store<Checked<Advertisement>>,
     /// Every `AddressPool`, as Advertisements speak of it.
     pub pools: Store<Checked<PoolView>>,
+    /// The labels of every `BgpPeer`; [`peer`] makes the view.
+    pub peers: Store<Labels>,
 }
 
 impl EntranceStores {
     /// Whether all of it is known.
     pub(super) fn is_synced(&self) -> bool {
         let of_nodes = self.nodes.is_synced() && self.entries.is_synced() && self.reports.is_synced();
-        of_nodes && self.endpoints.is_synced() && self.advertisements.is_synced() && self.pools.is_synced()
+        let of_policies = self.advertisements.is_synced() && self.pools.is_synced() && self.peers.is_synced();
+        of_nodes && self.endpoints.is_synced() && of_policies
     }
 
     /// Waits until any of it changed. Cancel-safe.
@@ -50,15 +53,17 @@ impl EntranceStores {
             () = self.endpoints.changed() => {}
             () = self.advertisements.changed() => {}
             () = self.pools.changed() => {}
+            () = self.peers.changed() => {}
         }
     }
 
     /// Takes what changed.
     pub(super) fn look(&mut self, entrances: &mut Entrances, concerned: &mut Concerned) {
-        let advertisements = self.advertisements.take_changes();
-        if !self.pools.take_changes().is_empty() || !advertisements.is_empty() {
+        let changes = [self.advertisements.take_changes(), self.pools.take_changes(), self.peers.take_changes()];
+        if changes.iter().any(|changes| !changes.is_empty()) {
+            let (advertisements, pools) = (self.advertisements.snapshot(), self.pools.snapshot());
             let labels = |name: &NodeName| labels(self.nodes.get(name.as_str()).as_deref());
-            entrances.set_selection(&self.advertisements.snapshot(), &self.pools.snapshot(), labels, concerned);
+            entrances.set_selection(&advertisements, &pools, &self.peers.snapshot(), labels, concerned);
         }
         let mut names = BTreeSet::new();
         names_of(&mut self.nodes, &mut names);
@@ -69,9 +74,9 @@ impl EntranceStores {
         for name in names {
             let flag = self.entries.get(&name).map(|flag| *flag);
             let node = self.nodes.get(&name);
-            let entry = Entry::of(flag, node.as_deref(), self.reports.get(&name).as_deref());
+            let known = EntryNode::of(flag, node.as_deref(), self.reports.get(&name).as_deref());
             if let Ok(name) = name.parse() {
-                entrances.set_node(name, entry, &labels(node.as_deref()), concerned);
+                entrances.set_node(name, known, &labels(node.as_deref()), concerned);
             }
         }
         match self.endpoints.take_changes() {
@@ -110,6 +115,11 @@ fn names_of<V: PartialEq + Send + Sync + 'static>(store: &mut Store<V>, names: &
 /// The view of a `NodeRoute`: whether its node may be an entry.
 pub fn entry(route: &NodeRoute) -> Option<EntryFlag> {
     Some(route.spec.entry)
+}
+
+/// The view of a `BgpPeer`: its labels, by which Advertisements select.
+pub fn peer(peer: &BgpPeer) -> Option<Labels> {
+    Some(peer.labels().clone())
 }
 
 /// The view of an EndpointSlice: where it has endpoints that traffic may go to.

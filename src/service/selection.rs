@@ -1,5 +1,6 @@
 //! Which nodes Advertisements have announce a Service's addresses: pure, by the rules of the agents.
 //!
+//! Whom an Advertisement has told counts as well: a node that is heard by other routers alone is not heard of it.
 //! As with them, an Advertisement or a pool that was changed for the worse stays as it was; a leader that has
 //! never seen it right does not know what that was.
 
@@ -7,10 +8,13 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use super::announced::{Entry, EntryNode};
 use crate::config::Advertisement;
+use crate::config::advertisement::Bgp;
 use crate::config::last_good::{Checked, LastGood};
 use crate::config::pool_view::{PoolIndex, PoolView};
 use crate::config::selector::Labels;
+use crate::model::PeerName;
 use crate::model::views::ServiceView;
 
 /// The Advertisements in force, and the pools that they speak of.
@@ -21,6 +25,8 @@ pub struct Selection {
     in_force: Vec<Arc<Advertisement>>,
     pools_in_force: Vec<Arc<PoolView>>,
     index: PoolIndex,
+    /// The labels of each `BgpPeer`.
+    peers: BTreeMap<String, Arc<Labels>>,
 }
 
 /// Who announces an address.
@@ -35,20 +41,22 @@ pub enum Speakers {
 }
 
 impl Selection {
-    /// Takes the Advertisements and the pools that there are now; whether that changes anything. One that was
-    /// changed for the worse stays as it was.
+    /// Takes the Advertisements, the pools and the labels of the peers that there are now; whether that changes
+    /// anything. One that was changed for the worse stays as it was.
     pub fn set(
         &mut self,
         advertisements: &BTreeMap<String, Arc<Checked<Advertisement>>>,
         pools: &BTreeMap<String, Arc<Checked<PoolView>>>,
+        peers: &BTreeMap<String, Arc<Labels>>,
     ) -> bool {
         // The conditions of both kinds tell their faults.
         self.advertisements.take(advertisements);
         self.pools.take(pools);
         let (in_force, pools) = (self.advertisements.in_force(), self.pools.in_force());
-        if in_force == self.in_force && pools == self.pools_in_force {
+        if in_force == self.in_force && pools == self.pools_in_force && *peers == self.peers {
             return false;
         }
+        self.peers.clone_from(peers);
         self.index = PoolIndex::of(&pools);
         (self.in_force, self.pools_in_force) = (in_force, pools);
         true
@@ -59,10 +67,20 @@ impl Selection {
         self.in_force.len()
     }
 
-    /// The places of the Advertisements that have a node with these labels announce something.
-    pub fn spoken_by(&self, labels: &Labels) -> Box<[usize]> {
-        let speaking = self.in_force.iter().enumerate().filter(|(_, one)| one.bgp_from(labels).is_some());
-        speaking.map(|(place, _)| place).collect()
+    /// The places of the Advertisements that have a node with these labels announce something, and what it is to
+    /// the routers that each has told.
+    pub fn spoken_by(&self, labels: &Labels, node: &EntryNode) -> Box<[(usize, Entry)]> {
+        let places = self.in_force.iter().enumerate();
+        places.filter_map(|(place, one)| Some((place, self.to_those(one.bgp_from(labels)?, node)))).collect()
+    }
+
+    /// What a node is to the routers that an Advertisement has told.
+    fn to_those(&self, bgp: &Bgp, node: &EntryNode) -> Entry {
+        static NONE: Labels = Labels::new();
+        let EntryNode { entry: Entry::Heard, heard_by: Some(routers) } = node else { return node.entry };
+        let labels = |router: &PeerName| self.peers.get(router.as_str()).map_or(&NONE, |labels| &**labels);
+        let is_told = routers.iter().any(|router| bgp.peers.takes(router, labels(router)));
+        if is_told { Entry::Heard } else { Entry::NoSession }
     }
 
     /// Who announces an address of a Service.
@@ -118,8 +136,9 @@ mod tests {
             advertisement("wrong", json!({ "services": {}, "bgp": {}, "withhold": {} })),
         ]);
         let mut selection = Selection::default();
-        assert!(selection.set(&advertisements, &pools));
-        assert!(!selection.set(&advertisements, &pools), "nothing new");
+        let peers = BTreeMap::new();
+        assert!(selection.set(&advertisements, &pools, &peers));
+        assert!(!selection.set(&advertisements, &pools, &peers), "nothing new");
         for (case, namespace, app, address, want) in [
             ("of a pool that nobody speaks of", "default", "web", "10.61.0.1", Speakers::Everyone),
             ("of no pool", "default", "web", "10.62.0.1", Speakers::Everyone),
@@ -130,11 +149,15 @@ mod tests {
             ("by two", "shop", "web", "10.60.0.1", Speakers::Those(vec![0, 4])),
         ] {
             let key = crate::model::ServiceKey::new(namespace, "web");
-            let service = ServiceView { key, labels: labels(&[("app", app)]), ..cases::service("web") };
+            let service = ServiceView { key, labels: labels(&[("app", app)]).into(), ..cases::service("web") };
             assert_eq!(selection.speakers(&service, address.parse().expect("an address")), want, "{case}");
         }
-        assert_eq!(*selection.spoken_by(&labels(&[])), [4]);
-        assert_eq!(*selection.spoken_by(&labels(&[("rack", "r1")])), [0, 4]);
-        assert!(selection.set(&BTreeMap::new(), &pools));
+        let heard = EntryNode::from(Entry::Heard);
+        let spoken_by = |pairs| -> Vec<usize> {
+            selection.spoken_by(&labels(pairs), &heard).iter().map(|(place, _)| *place).collect()
+        };
+        assert_eq!(spoken_by(&[]), [4]);
+        assert_eq!(spoken_by(&[("rack", "r1")]), [0, 4]);
+        assert!(selection.set(&BTreeMap::new(), &pools, &peers));
     }
 }

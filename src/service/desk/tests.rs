@@ -156,9 +156,9 @@ fn served_desk(nodes: &[(&str, Entry)]) -> Desk {
     desk.hear_entrances(
         |entrances, concerned| {
             entrances.set_slice("default/web-1", Some(Arc::new(slice.into())), concerned);
-            nodes
-                .iter()
-                .for_each(|(node, entry)| entrances.set_node(name(node), Some(*entry), &Labels::new(), concerned));
+            nodes.iter().for_each(|(node, entry)| {
+                entrances.set_node(name(node), Some((*entry).into()), &Labels::new(), concerned)
+            });
         },
         at(10),
     );
@@ -170,7 +170,8 @@ fn name(node: &str) -> NodeName {
 }
 
 fn node_is(desk: &mut Desk, node: &str, entry: Option<Entry>, now: Now) {
-    desk.hear_entrances(|entrances, concerned| entrances.set_node(name(node), entry, &Labels::new(), concerned), now);
+    let node = (name(node), entry.map(Into::into));
+    desk.hear_entrances(|entrances, concerned| entrances.set_node(node.0, node.1, &Labels::new(), concerned), now);
 }
 
 /// The conditions that are written now: of which version, and type, status and reason of each.

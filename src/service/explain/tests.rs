@@ -10,7 +10,7 @@ use crate::config::last_good::Checked;
 use crate::config::selector::Labels;
 use crate::model::SourceRanges;
 use crate::model::views::{EndpointCounts, EndpointView, Ingress, IpMode, NodeView, TrafficPolicy, Truth};
-use crate::service::announced::{Concerned, Entry};
+use crate::service::announced::{Concerned, EntryNode};
 use crate::service::cases;
 
 fn service_of(name: &str, ip: Option<&str>) -> ServiceView {
@@ -164,10 +164,11 @@ fn look(nodes: &[NodeView], around: &mut Surroundings, endpoints: &[&str], adver
         let checked = Arc::new(Checked::new(Advertisement::check(&name, &spec), 0));
         (name, checked)
     });
-    entrances.set_selection(&advertisements.collect(), &BTreeMap::new(), |_| Labels::new(), &mut concerned);
+    let (advertisements, none) = (advertisements.collect(), BTreeMap::new());
+    entrances.set_selection(&advertisements, &BTreeMap::new(), &none, |_| Labels::new(), &mut concerned);
     for node in nodes {
-        let entry = Entry::of(flags.get(&node.name).copied(), Some(node), reports.get(&node.name));
-        entrances.set_node(node.name.clone(), entry, &node.labels, &mut concerned);
+        let known = EntryNode::of(flags.get(&node.name).copied(), Some(node), reports.get(&node.name));
+        entrances.set_node(node.name.clone(), known, &node.labels, &mut concerned);
     }
     let ready = |name: &&str| (name.parse().expect("a name"), EndpointCounts { ready: 1, serving_terminating: 0 });
     let view = EndpointView {
