@@ -77,6 +77,11 @@ fn a_services_conditions_say_whether_routers_hear_of_it_and_go_with_it() {
         says(&services, [ASSIGNED, ("False", "Withheld")]).await?;
         withdraw(&lab, "hidden").await?;
         says(&services, [ASSIGNED, ("True", "BGP")]).await?;
+        advertise(&lab, "elsewhere", json!({ "services": {}, "bgp": { "peers": ["elsewhere"] } })).await?;
+        says(&services, [ASSIGNED, ("False", "NoSession")]).await?;
+        advertise(&lab, "elsewhere", json!({ "services": {}, "bgp": { "peers": ["elsewhere", "router"] } })).await?;
+        says(&services, [ASSIGNED, ("True", "BGP")]).await?;
+        withdraw(&lab, "elsewhere").await?;
         ensure!(
             ours(&services, "AddressAssigned").await?.last_transition_time == assigned,
             "it was assigned all along"

@@ -6,6 +6,7 @@
 
 mod churn;
 mod leaders;
+mod refusals;
 mod restarts;
 
 use std::time::Duration;
