@@ -141,7 +141,9 @@ impl Stores {
         open(&mut self.announced_pools, true, || {
             Store::watch_in_turn(turn(), Api::all(client.clone()), all(), PoolView::of)
         });
-        open(&mut self.told_peers, true, || Store::watch_after(nodes, Api::all(client.clone()), all(), service::peer));
+        open(&mut self.told_peers, true, || {
+            Store::watch_in_turn(turn(), Api::all(client.clone()), all(), service::peer)
+        });
     }
 
     fn open_for_pod_cidrs(&mut self, client: &Client) {
