@@ -12,7 +12,7 @@
 //! - When the wish's sender is gone, every session says Cease and ends within a second.
 //!
 //! Pure: [`codec`] (octets), `fsm` (one session's state machine), `rib` (what a peer has and should
-//! have), `rib_in` (what it told), `retained` (what it told before it restarts). Shell: `speaker` (a task a peer) → `session` (drives one machine) → `connection` (TCP).
+//! have), `rib_in` (what it told), `retained` (what it told before it restarts). Shell: `speaker` (a task a peer) → `session` (drives one machine) → `link` → `connection` (TCP).
 //! Start reading at [`run`].
 
 pub mod codec;
@@ -20,6 +20,7 @@ mod connection;
 mod desired;
 mod exchange;
 mod fsm;
+mod link;
 mod retained;
 mod rib;
 mod rib_in;

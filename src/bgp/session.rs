@@ -5,10 +5,8 @@
 //! connection with something to read or room to write, the next deadline. Each of these waits is
 //! cancel-safe; octets move only between them.
 
-use std::future;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::sync::watch;
@@ -24,6 +22,7 @@ use super::connection::{self, Connection};
 use super::desired::{Desired, PeerConfig};
 use super::exchange::{Exchange, SEND_HOLD};
 use super::fsm::{Fsm, Input, Negotiated, Output};
+use super::link::{Link, News};
 use super::retained::Retained;
 use super::rib::{AdjRibOut, session_next_hops};
 use super::rib_in::AdjRibIn;
@@ -71,8 +70,8 @@ pub(super) async fn run(
                 };
                 session.adopt(config, wish).await;
             }
-            Event::Dialled(result) => session.dialled(result).await,
-            Event::Ready => {
+            Event::Link(News::Dialled(result)) => session.dialled(result).await,
+            Event::Link(News::Ready) => {
                 session.read().await;
                 // Who always has more to say is always ready: without this its session would keep
                 // a worker thread for itself, and two of them would stop the whole agent.
@@ -89,42 +88,10 @@ enum Event {
     Stopping,
     /// There is a new wish.
     Wish,
-    /// The attempt to connect ended.
-    Dialled(io::Result<Connection>),
-    /// The connection has something to read, or takes something.
-    Ready,
+    /// Something came of the link.
+    Link(News),
     /// A deadline came.
     Due,
-}
-
-/// The TCP side of the session.
-#[derive(Default)]
-enum Link {
-    #[default]
-    Down,
-    Dialling(Pin<Box<dyn Future<Output = io::Result<Connection>> + Send>>),
-    Up(Connection),
-}
-
-impl Link {
-    async fn event(&mut self) -> Event {
-        match self {
-            Self::Down => future::pending().await,
-            Self::Dialling(attempt) => Event::Dialled(attempt.await),
-            Self::Up(connection) => {
-                // An error shows again, and is handled, at the read that follows.
-                let _ = connection.ready().await;
-                Event::Ready
-            }
-        }
-    }
-
-    fn connection(&mut self) -> Option<&mut Connection> {
-        match self {
-            Self::Up(connection) => Some(connection),
-            Self::Down | Self::Dialling(_) => None,
-        }
-    }
 }
 
 struct Session {
@@ -171,7 +138,7 @@ impl Session {
         let deadline = self.fsm.deadline().into_iter().chain(self.send_deadline()).chain(self.stale_deadline()).min();
         tokio::select! {
             changed = desired.changed() => if changed.is_ok() { Event::Wish } else { Event::Stopping },
-            event = self.link.event() => event,
+            news = self.link.news() => Event::Link(news),
             () = until(deadline) => Event::Due,
         }
     }
@@ -311,20 +278,7 @@ impl Session {
                     exchange.rib.resend(family);
                 }
             }
-            Output::Failed(error) => {
-                // RFC 4724 §4.2: it ended without a word, which is how a restart looks.
-                let is_restart = error == PeerError::Closed;
-                self.failed(error);
-                self.retained = match self.exchange.take() {
-                    Some(exchange) if is_restart => exchange.retain(now()),
-                    Some(_) => None,
-                    None => self.retained.take(),
-                };
-                if let Some(retained) = self.retained.as_ref().filter(|_| is_restart) {
-                    let routes = retained.routes().len();
-                    info!(peer = %self.config.name, routes, "routes of a router that may be restarting stay for now");
-                }
-            }
+            Output::Failed(error) => self.lost(error),
             Output::HangUp => {
                 self.exchange = None;
                 self.publish();
@@ -332,6 +286,20 @@ impl Session {
                     connection.hang_up().await;
                 }
             }
+        }
+    }
+
+    /// The attempt, or the session, ended by itself.
+    fn lost(&mut self, error: PeerError) {
+        // RFC 4724 §4.2: without a word, which is how a restart looks.
+        let is_restart = error == PeerError::Closed;
+        self.failed(error);
+        // An attempt that failed leaves what there is: until the time that the router named has passed.
+        let Some(exchange) = self.exchange.take() else { return };
+        self.retained = if is_restart { exchange.retain(now()) } else { None };
+        if let Some(retained) = &self.retained {
+            let routes = retained.routes().len();
+            info!(peer = %self.config.name, routes, "routes of a router that may be restarting stay for now");
         }
     }
 
