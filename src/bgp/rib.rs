@@ -92,7 +92,11 @@ impl AdjRibOut {
             return self.decide_all();
         }
         for (prefix, old, new) in adverts.differences(&before) {
-            self.count_withheld(*prefix, old.is_some(), new.is_some());
+            match (old, new) {
+                (None, Some(_)) => self.withhold(prefix.family()),
+                (Some(_), None) => self.withhold_no_more(prefix.family()),
+                _ => {}
+            }
             let again = self.take_pending(*prefix, old);
             self.decide(*prefix, new, again);
         }
@@ -104,7 +108,7 @@ impl AdjRibOut {
         self.withheld.clear();
         let wish = self.wish.clone();
         for prefix in wish.keys() {
-            self.count_withheld(*prefix, false, true);
+            self.withhold(prefix.family());
         }
         let all: BTreeSet<Prefix> = wish.keys().chain(self.sent.keys()).copied().collect();
         for prefix in all {
@@ -155,12 +159,21 @@ impl AdjRibOut {
         })
     }
 
-    fn count_withheld(&mut self, prefix: Prefix, was_wished: bool, is_wished: bool) {
-        let Some(why) = self.obstacle(prefix.family()) else { return };
-        let count = self.withheld.entry(why).or_default();
-        *count = *count + usize::from(is_wished) - usize::from(was_wished);
-        if *count == 0 {
-            self.withheld.remove(&why);
+    /// Counts a wished prefix of a family that cannot be announced, if that is so.
+    fn withhold(&mut self, family: Family) {
+        if let Some(why) = self.obstacle(family) {
+            *self.withheld.entry(why).or_default() += 1;
+        }
+    }
+
+    /// Counts one less: it is not wished any more.
+    fn withhold_no_more(&mut self, family: Family) {
+        let Some(why) = self.obstacle(family) else { return };
+        if let Entry::Occupied(mut count) = self.withheld.entry(why) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
         }
     }
 
