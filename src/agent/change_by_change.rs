@@ -10,14 +10,14 @@ use serde_json::json;
 
 use super::cases::{local, node_route, peer, snapshot, web};
 use super::desired::{self, Memory};
-use super::snapshot::{NodeRouteView, OwnCidr, Snapshot};
+use super::snapshot::{NodeRouteView, Objects, OwnCidr, Snapshot};
 use super::stale::StaleRoutes;
 use crate::api::EntryFlag;
 use crate::config::pool_view::PoolView;
 use crate::config::{Advertisement, Pool};
 use crate::model::learned::{LearnedPath, Merit};
 use crate::model::views::{EndpointCounts, EndpointView, Ingress, IpMode, ServiceView, TrafficPolicy};
-use crate::model::{Family, Hop, Moment, Prefix, ServiceKey, SourceRanges};
+use crate::model::{Family, Hop, Moment, Prefix, Scope, ServiceKey, SourceRanges};
 
 /// Steps of one sequence.
 const STEPS: usize = 1_000;
@@ -33,9 +33,14 @@ enum Step {
     Peers(Vec<&'static str>),
     Advertisements(Vec<usize>),
     Pools(Vec<&'static str>),
-    Learned(&'static str, Vec<(&'static str, &'static str)>),
+    Learned(&'static str, Vec<(&'static str, &'static str, bool)>),
     Stale(Vec<&'static str>),
     OwnCidr(OwnCidr),
+    Scope(Scope),
+    /// The rack that this node's label says.
+    Rack(Option<&'static str>),
+    /// All objects come once more, as after a watch that was cut: equal, and not the same.
+    Resync,
     /// So many seconds pass.
     Time(u64),
 }
@@ -79,12 +84,15 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (select(&SERVICES[..]), select(&NODES[..2]), prop::option::of(0u32..2))
             .prop_map(|(service, node, ready)| Step::Endpoints(service, node, ready)),
         1 => subsequence(&ROUTERS[..], 0..3).prop_map(Step::Peers),
-        1 => subsequence(vec![0, 1, 2, 3, 4], 0..4).prop_map(Step::Advertisements),
+        1 => subsequence(vec![0, 1, 2, 3, 4, 5], 0..4).prop_map(Step::Advertisements),
         1 => subsequence(vec!["10.60.0.0/24", "10.61.0.0/30", "10.244.1.0/28"], 0..3).prop_map(Step::Pools),
-        4 => (select(&["r0", "r1"][..]), prop::collection::vec((select(&LEARNED[..]), select(&HOPS[..])), 0..5))
+        4 => (select(&["r0", "r1"][..]), prop::collection::vec((select(&LEARNED[..]), select(&HOPS[..]), any::<bool>()), 0..5))
             .prop_map(|(peer, told)| Step::Learned(peer, told)),
         1 => subsequence(&LEARNED[..], 0..3).prop_map(Step::Stale),
         1 => select(vec![OwnCidr::Left, OwnCidr::Blackholed]).prop_map(Step::OwnCidr),
+        1 => select(vec![Scope::Default, Scope::OwnClassOnly]).prop_map(Step::Scope),
+        1 => select(vec![None, Some("a"), Some("b")]).prop_map(Step::Rack),
+        1 => Just(Step::Resync),
         2 => (0u64..7).prop_map(Step::Time),
     ]
 }
@@ -131,6 +139,7 @@ fn advertisement(number: usize) -> Arc<Advertisement> {
         json!({ "services": {}, "bgp": { "aggregationLength": 24 } }),
         json!({ "services": { "serviceSelector": { "matchLabels": { "app": "a" } } }, "bgp": { "communities": ["64512:7"] } }),
         json!({ "services": { "pools": ["p0"] }, "bgp": { "localPreference": 200 } }),
+        json!({ "services": {}, "nodeSelector": { "rack": "a" }, "bgp": { "aggregationLength": 25 } }),
     ][number]
         .clone();
     let spec = serde_json::from_value(spec).expect("a spec");
@@ -143,9 +152,9 @@ fn pool(number: usize, block: &str) -> Arc<PoolView> {
     Arc::new(PoolView::new(pool, &BTreeMap::new()))
 }
 
-fn path(next_hop: &str) -> LearnedPath {
+fn path(next_hop: &str, is_current: bool) -> LearnedPath {
     let (path_length, origin, med) = Default::default();
-    let merit = Merit { local_preference: 100, path_length, origin, med, is_external: true };
+    let merit = Merit { local_preference: 100, path_length, origin, med, is_external: true, is_current };
     LearnedPath { next_hop: next_hop.parse().expect("an address"), merit }
 }
 
@@ -176,6 +185,9 @@ fn take(snapshot: &mut Snapshot, now: &mut Moment, step: Step) {
         Step::Peers(routers) => {
             snapshot.peers =
                 routers.iter().enumerate().map(|(place, address)| peer(&format!("r{place}"), address)).collect();
+            // The first one is of one rack only.
+            let rack = BTreeMap::from([("rack".to_owned(), "a".to_owned())]);
+            snapshot.peers.iter_mut().take(1).for_each(|peer| Arc::make_mut(peer).node_selector = rack.clone());
         }
         Step::Advertisements(numbers) => {
             snapshot.advertisements = numbers.into_iter().map(advertisement).collect();
@@ -184,18 +196,37 @@ fn take(snapshot: &mut Snapshot, now: &mut Moment, step: Step) {
             snapshot.pools = blocks.iter().enumerate().map(|(number, block)| pool(number, block)).collect();
         }
         Step::Learned(peer, told) => {
-            let told = told.into_iter().map(|(prefix, hop)| (prefix.parse::<Prefix>().expect("a prefix"), path(hop)));
+            let told = told
+                .into_iter()
+                .map(|(prefix, hop, is_current)| (prefix.parse::<Prefix>().expect("a prefix"), path(hop, is_current)));
             snapshot.learned.insert(peer.parse().expect("a name"), told.collect());
             snapshot.learned.retain(|_, told| !told.is_empty());
         }
         Step::Stale(prefixes) => {
             let hop = Hop { gateway: HOPS[0].parse().expect("an address"), interface: Some(2) };
             let held = prefixes.iter().map(|text| (text.parse::<Prefix>().expect("a prefix"), [hop].into()));
-            snapshot.stale = Arc::new(StaleRoutes { learned: held.collect(), ..StaleRoutes::default() });
+            let last_resorts = prefixes.iter().map(|text| text.parse().expect("a prefix")).collect();
+            snapshot.stale = Arc::new(StaleRoutes { learned: held.collect(), last_resorts });
         }
         Step::OwnCidr(own_cidr) => snapshot.own_cidr = own_cidr,
+        Step::Scope(scope) => snapshot.scope = scope,
+        Step::Rack(rack) => {
+            snapshot.labels = rack.map(|rack| ("rack".to_owned(), rack.to_owned())).into_iter().collect();
+        }
+        Step::Resync => {
+            snapshot.node_routes = once_more(&snapshot.node_routes);
+            snapshot.services = once_more(&snapshot.services);
+            snapshot.endpoints = once_more(&snapshot.endpoints);
+            for told in snapshot.learned.values_mut() {
+                *told = told.iter().map(|(prefix, path)| (*prefix, *path)).collect();
+            }
+        }
         Step::Time(seconds) => *now = *now + Duration::from_secs(seconds),
     }
+}
+
+fn once_more<V: Clone>(objects: &Objects<V>) -> Objects<V> {
+    objects.iter().map(|(name, object)| (name.clone(), Arc::new(V::clone(object)))).collect()
 }
 
 proptest! {

@@ -244,8 +244,15 @@ mod tests {
             origin: Reverse(0),
             med: Reverse(0),
             is_external: true,
+            is_current: true,
         };
         LearnedPath { next_hop: next_hop.parse().expect("an address"), merit }
+    }
+
+    /// Told before its router restarted, and not since.
+    fn outdated(mut path: LearnedPath) -> LearnedPath {
+        path.merit.is_current = false;
+        path
     }
 
     fn scene(learned: &[(&str, &[(&str, LearnedPath)])]) -> Snapshot {
@@ -290,6 +297,10 @@ mod tests {
             ("a better one", near, Some(far), "192.0.2.0/24 via 10.90.0.1"),
             ("one router told twice", near, Some(near), "192.0.2.0/24 via 10.90.0.1"),
             ("a better one that cannot be reached", path("172.16.0.1", 0), Some(far), "192.0.2.0/24 via 10.90.0.2"),
+            ("one of a router that restarts", outdated(near), None, "192.0.2.0/24 via 10.90.0.1"),
+            ("beside an equal one of another", outdated(near), Some(same), "192.0.2.0/24 via 10.90.0.2"),
+            ("beside a worse one of another", outdated(near), Some(far), "192.0.2.0/24 via 10.90.0.1"),
+            ("both restart", outdated(near), Some(outdated(same)), "192.0.2.0/24 via 10.90.0.1, 10.90.0.2"),
         ] {
             let told_by_b: Vec<_> = b.map(|path| ("192.0.2.0/24", path)).into_iter().collect();
             let (routes, _) = planned(&[("a", &[("192.0.2.0/24", a)]), ("b", &told_by_b)]);

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::config::peer::Import;
-use crate::model::learned::LearnedRoutes;
+use crate::model::learned::{LearnedPath, LearnedRoutes, Merit};
 use crate::model::{Moment, Prefix};
 
 /// The routes of the session that ended, until the next one is Established.
@@ -20,13 +20,15 @@ pub(super) struct Retained {
 }
 
 impl Retained {
-    /// These routes, until then; `None` without any, or for no time.
+    /// These routes, until then, and behind equally good ones of other routers; `None` without any, or for no time.
     pub(super) fn new(
         routes: LearnedRoutes,
         through_own: BTreeMap<Prefix, usize>,
         now: Moment,
         until: Moment,
     ) -> Option<Self> {
+        let outdated = |path: &LearnedPath| LearnedPath { merit: Merit { is_current: false, ..path.merit }, ..*path };
+        let routes: LearnedRoutes = routes.iter().map(|(prefix, path)| (*prefix, outdated(path))).collect();
         (!routes.is_empty() && now < until).then_some(Self { routes, through_own, until })
     }
 

@@ -89,7 +89,7 @@ impl AdjRibIn {
 
     /// Forgets what the peer has not told since it restarted.
     pub(super) fn forget_stale(&mut self) {
-        std::mem::take(&mut self.stale).iter().for_each(|prefix| self.remove(prefix));
+        self.change(|rib| std::mem::take(&mut rib.stale).iter().for_each(|prefix| rib.remove(prefix)));
     }
 
     /// What was told and is taken.
@@ -141,7 +141,20 @@ impl AdjRibIn {
     /// Takes what an UPDATE says.
     pub(super) fn take(&mut self, update: &Update) {
         self.keepalives = 0;
-        let was_full = self.routes.len() >= self.import.max_prefixes;
+        self.change(|rib| rib.follow(update));
+    }
+
+    /// Changes the routes. When that makes room, the peer is to tell again what was refused for want of it.
+    fn change(&mut self, change: impl FnOnce(&mut Self)) {
+        let is_full = |rib: &Self| rib.routes.len() >= rib.import.max_prefixes;
+        let was_full = is_full(self);
+        change(self);
+        if was_full && self.over_limit > 0 && !is_full(self) {
+            self.ask_again();
+        }
+    }
+
+    fn follow(&mut self, update: &Update) {
         for prefix in &update.withdrawn {
             self.remove(prefix);
         }
@@ -156,9 +169,6 @@ impl AdjRibIn {
             *self.told.of_mut(family) = true;
             let gone: Vec<Prefix> = self.stale.iter().filter(|prefix| prefix.family() == family).copied().collect();
             gone.iter().for_each(|prefix| self.remove(prefix));
-        }
-        if was_full && self.over_limit > 0 && self.routes.len() < self.import.max_prefixes {
-            self.ask_again();
         }
     }
 
@@ -228,6 +238,7 @@ impl AdjRibIn {
             }),
             med: Reverse(attributes.med.unwrap_or_default()),
             is_external: self.context.peering == Peering::External,
+            is_current: true,
         };
         Some((LearnedPath { next_hop, merit }, own))
     }
@@ -466,6 +477,41 @@ mod tests {
         late.take(&told(&["10.1.0.0/16"]));
         late.forget_stale();
         assert_eq!(story(&late), "10.1.0.0/16");
+    }
+
+    #[test]
+    fn a_route_is_current_again_when_its_router_has_told_it_since_it_restarted() {
+        let policy = || import(&[("10.0.0.0/8", None, Some(32))], 100);
+        let kept = Families { v4: true, v6: false };
+        let restart = Restart { time: Duration::from_secs(30), kept, forwarding: kept };
+        let mut before = rib(policy());
+        before.take(&told(&["10.1.0.0/16", "10.2.0.0/16"]));
+        let mut rib = rib(policy());
+        rib.resume(before.retain(restart, Moment::default()).expect("something stays"), kept);
+        let current = |rib: &AdjRibIn| rib.routes().values().map(|path| path.merit.is_current).collect::<Vec<_>>();
+        assert_eq!(current(&rib), [false, false]);
+        rib.take(&told(&["10.1.0.0/16"]));
+        assert_eq!(current(&rib), [true, false]);
+    }
+
+    #[test]
+    fn what_has_no_room_beside_routes_of_before_a_restart_is_asked_for_when_these_go() {
+        let policy = || import(&[("10.0.0.0/8", None, Some(32))], 2);
+        let kept = Families { v4: true, v6: false };
+        let restart = Restart { time: Duration::from_secs(30), kept, forwarding: kept };
+        for (name, go) in [
+            ("the router has told everything", (|rib| rib.take(&end(Family::V4))) as fn(&mut AdjRibIn)),
+            ("it never says so", AdjRibIn::forget_stale),
+        ] {
+            let mut before = rib(policy());
+            before.take(&told(&["10.1.0.0/16", "10.2.0.0/16"]));
+            let mut rib = rib(policy());
+            rib.resume(before.retain(restart, Moment::default()).expect("something stays"), kept);
+            rib.take(&told(&["10.3.0.0/16"]));
+            assert_eq!((questions(&mut rib), rib.over_limit()), (vec![], 1), "{name}");
+            go(&mut rib);
+            assert_eq!((questions(&mut rib), rib.over_limit()), (vec![Family::V4, Family::V6], 0), "{name}");
+        }
     }
 
     #[test]

@@ -36,6 +36,12 @@ pub struct Merit {
     pub med: Reverse<u32>,
     /// Whether it is of another AS.
     pub is_external: bool,
+    /// Whether its router has told it since it last started.
+    ///
+    /// DEVIATION(RFC 4724 §4.2: no difference is made in forwarding): a router that died looks like one that restarts, and
+    /// an equally good path is as good for the packets. Nobody else's packets pass here, so that no loop can come of it.
+    #[serde(default)]
+    pub is_current: bool,
 }
 
 /// What one peer told of and may tell of, by prefix.
