@@ -342,7 +342,7 @@ impl<'a> Loader<'a> {
     /// The list that begins here.
     fn list(&self, anchor: usize) -> Inside {
         match (&self.apart, self.open.as_slice()) {
-            (Some(apart), [Open { inside: Inside::Mapping { key: Some((key, _)), .. }, .. }])
+            (Some(apart), [Open { anchor: 0, inside: Inside::Mapping { key: Some((key, _)), .. }, .. }])
                 if anchor == 0 && key == apart.field =>
             {
                 Inside::Apart(0)
@@ -535,7 +535,7 @@ mod tests {
     fn the_entries_of_one_list_are_handed_out_one_by_one() {
         use serde_json::json;
 
-        let text = "a: [x]\nb: 1\n---\n---\nb: [{a: [y]}]\na:\n- 1\n- &n {a: [z]}\n---\na: &l [1]\nb: *l\n---\n[a]\n";
+        let text = "a: [x]\nb: 1\n---\n---\nb: [{a: [y]}]\na:\n- 1\n- &n {a: [z]}\n---\na: &l [1]\nb: *l\n---\n[a]\n--- &whole\na: [1]\n";
         let mut taken = Vec::new();
         let mut take = |document, node: Node| taken.push((document, node.position.line, node.to_json()));
         let left = parse_apart(Path::new("f.yaml"), text, "a", &mut take);
@@ -546,6 +546,7 @@ mod tests {
             json!({"a": [], "b": [{"a": ["y"]}]}),
             json!({"a": [1], "b": [1]}),
             json!(["a"]),
+            json!({"a": [1]}),
         ];
         assert_eq!(left, want);
         let broken = parse_apart(Path::new("f.yaml"), "a: [1, {b: 1, b: 2}]\n", "a", &mut |_, _| {});

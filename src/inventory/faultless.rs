@@ -48,6 +48,8 @@ fn read(file: &Path, text: &str) -> Option<Vec<Sourced>> {
 
 #[cfg(test)]
 mod tests {
+    use fastrand::Rng;
+
     use super::*;
     use crate::config::Faults;
 
@@ -94,6 +96,90 @@ mod tests {
             assert_eq!(Ok(&inventory), with_places(&[&documents]).as_ref(), "{documents}");
             assert_eq!(without_places(&[&text, &other]), Some(inventory), "as two files");
         }
+    }
+
+    fn one_of<'a>(rng: &mut Rng, ways: &[&'a str]) -> &'a str {
+        ways[rng.usize(0..ways.len())]
+    }
+
+    /// Machines as people write them, mostly without a fault.
+    fn any_machines(rng: &mut Rng, next: &mut usize) -> String {
+        let mut entry = |rng: &mut Rng| {
+            *next += usize::from(rng.u8(0..40) > 0);
+            let more = [
+                "",
+                ", unit: 3",
+                ", location: r1",
+                ", state: planned",
+                ", labels: {x: 'y', z: \"1\"}",
+                ", labels: &l {x: y}",
+                ", match: {macs: []}",
+                ", !!str region: !!str 7",
+                ", maintenance: ~",
+                ", addresses: [], taints: []",
+            ];
+            let wrong = [
+                ", labels: *l",
+                ", unit: 0",
+                ", id: b",
+                ", sate: x",
+                ", <<: {unit: 1}",
+                ", region: 7",
+                ", labels: {x: 1}",
+            ];
+            let more = if rng.u8(0..40) == 0 { one_of(rng, &wrong) } else { one_of(rng, &more) };
+            format!("{{id: m{next}{more}}}")
+        };
+        let entries: Vec<_> = (0..rng.usize(0..4)).map(|_| entry(rng)).collect();
+        match rng.u8(0..6) {
+            0 => format!("machines: &all [{}]\n", entries.join(", ")),
+            1 => format!("\"machines\": !!seq [{}, ]  # them\n", entries.join(",\n  ")),
+            2 => format!("? machines\n: [{}]\n", entries.join(", ")),
+            _ if entries.is_empty() => "machines: []\n".to_owned(),
+            3 => format!("machines:\n{}", entries.iter().map(|entry| format!("  - {entry}\n")).collect::<String>()),
+            _ => {
+                format!("machines:\n{}", entries.iter().map(|entry| format!("- {entry}\n# one\n")).collect::<String>())
+            }
+        }
+    }
+
+    fn any_document(rng: &mut Rng, next: &mut usize) -> String {
+        let mut sections = vec![
+            HEAD.to_owned(),
+            one_of(rng, &["", "", "defaults: {region: eu}\n", "locations: {r2: {}}\n"]).to_owned(),
+            one_of(rng, &["", "# nothing\n\n", "acknowledgedRemovals: [gone]\n", "instanceTypes: []\n"]).to_owned(),
+        ];
+        if rng.u8(0..8) > 0 {
+            sections.push(any_machines(rng, next));
+        }
+        if rng.u8(0..30) == 0 {
+            sections
+                .push(one_of(rng, &["machines: []\n", "colour: x\n", "machines: ~\n", "a: [\n", "- a\n"]).to_owned());
+        }
+        rng.shuffle(&mut sections);
+        let start = one_of(rng, &["---\n", "---\n", "--- # a rack\n", "--- &root\n", "---\n---\n", "--- !!map\n"]);
+        format!("{start}{}", sections.concat())
+    }
+
+    #[test]
+    fn both_readings_are_one_whatever_a_file_says() {
+        let mut rng = Rng::with_seed(7);
+        let (mut right, mut wrong) = (0, 0);
+        for _ in 0..400 {
+            let mut next = 0;
+            let mut text = |rng: &mut Rng| {
+                let text = (0..rng.usize(1..3)).map(|_| any_document(rng, &mut next)).collect::<String>();
+                let text = if rng.bool() { text } else { text.replace('\n', "\r\n") };
+                format!("{}{text}", one_of(rng, &["", "", "\u{feff}"]))
+            };
+            let first = format!("{}---\n{HEAD}locations: {{r1: {{zone: z1}}}}\n", text(&mut rng));
+            let texts = [first, text(&mut rng)];
+            let texts = texts.each_ref().map(String::as_str);
+            let want = with_places(&texts).ok();
+            assert_eq!(without_places(&texts), want, "{}", texts.join("\n=====\n"));
+            *if want.is_some() { &mut right } else { &mut wrong } += 1;
+        }
+        assert!(right > 100 && wrong > 50, "{right} are right, {wrong} wrong: the test has something to say");
     }
 
     #[test]
