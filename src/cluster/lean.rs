@@ -62,8 +62,9 @@ pub struct ReadNodeStatus {
 /// What a condition of a Node says; when, nobody here asks.
 #[derive(Debug, Deserialize)]
 struct ReadCondition {
-    #[serde(rename = "type")]
+    #[serde(rename = "type", default)]
     kind: String,
+    #[serde(default)]
     status: String,
     reason: Option<String>,
     message: Option<String>,
@@ -257,6 +258,23 @@ mod tests {
         );
         assert_eq!(lean.meta().finalizers, whole.meta().finalizers);
         assert!(lean.0.metadata.managed_fields.is_none() && lean.0.status.expect("a status").images.is_none());
+    }
+
+    #[test]
+    fn what_one_node_does_not_say_hides_not_all_of_them() {
+        for status in [
+            json!({}),
+            json!({ "conditions": null, "nodeInfo": null, "addresses": null }),
+            json!({ "conditions": [], "nodeInfo": {}, "addresses": [] }),
+            json!({ "conditions": [{}, { "type": "Ready" }, { "status": "True", "reason": null, "message": null }] }),
+            json!({ "addresses": [{}], "nodeInfo": { "bootID": "b1" } }),
+        ] {
+            let node = json!({ "metadata": { "name": "n1" }, "status": status });
+            let whole: Node = serde_json::from_value(node.clone()).expect("a Node");
+            let lean = serde_json::from_value::<Lean<Node>>(node);
+            let view = lean.map(|lean| views::node(&lean.0)).map_err(|error| error.to_string());
+            assert_eq!(view, Ok(views::node(&whole)), "{status}");
+        }
     }
 
     #[test]
