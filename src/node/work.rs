@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
@@ -23,11 +24,15 @@ use crate::cluster::clock;
 use crate::cluster::events::{News, about_node};
 use crate::cluster::patch::WriteError;
 use crate::cluster::queue::Queue;
+use crate::cluster::store::Store;
 use crate::cluster::traffic::IN_FLIGHT;
 use crate::cluster::written::Written;
 use crate::inventory::{InventoryState, NodeIdentity, SharedKeys};
 use crate::model::views::NodeView;
 use crate::model::{MachineId, Moment, NodeName, Note};
+
+/// Reports that are not listed by then will not be: Nodes that wait for them are told of.
+const REPORTS_WITHIN: Duration = Duration::from_secs(10);
 
 /// A write that was answered.
 pub(super) struct Answered {
@@ -51,6 +56,8 @@ pub(super) struct Work {
     owners: Owners,
     /// Nodes that have no address unless their agents find one.
     without_address: BTreeSet<NodeName>,
+    /// Until when nobody knows what agents find, since their reports are not listed yet.
+    unreported_until: Option<Moment>,
     /// Nodes that something stands in the way of, and the word for it.
     held: BTreeMap<NodeName, &'static str>,
 }
@@ -69,6 +76,7 @@ impl Work {
             shared: SharedKeys::default(),
             owners: Owners::default(),
             without_address: BTreeSet::new(),
+            unreported_until: context.reports.as_ref().map(|_| clock::now() + REPORTS_WITHIN),
             held: BTreeMap::new(),
         }
     }
@@ -88,7 +96,8 @@ impl Work {
 
     /// When something is due although nothing changes.
     pub(super) fn deadline(&self) -> Moment {
-        self.backoff.deadline().map_or(self.next_full, |retry| retry.min(self.next_full))
+        let waits = self.unreported_until.filter(|_| self.waits_for_agents());
+        [self.backoff.deadline(), waits].into_iter().flatten().fold(self.next_full, Moment::min)
     }
 
     /// Finds out which Nodes have to be looked at.
@@ -113,7 +122,11 @@ impl Work {
             }
         }
         let reported = context.reports.as_mut().map(|reports| reports.take_changes()).unwrap_or_default();
+        // After what was taken: a list that comes in between wakes again.
+        let is_listed = context.reports.as_ref().is_none_or(Store::is_synced);
+        let is_known_now = self.unreported_until.take_if(|until| is_listed || *until <= now).is_some();
         let is_reported = |name: &&NodeName| match &reported {
+            _ if is_known_now => true,
             Changes::All => true,
             Changes::Keys(keys) => keys.contains(name.as_str()),
         };
@@ -202,17 +215,21 @@ impl Work {
 
     /// Takes note of what stands in a Node's way, and tells it if it is new.
     fn hear(&mut self, context: &Context, observed: &Observed, name: &NodeName, note: Option<Note>) {
+        self.without_address.remove(name);
+        if matches!(note, Some(Note::NoAddresses { .. })) {
+            self.without_address.insert(name.clone());
+        }
+        // A report that nobody has read yet is not one that says nothing.
+        let is_open = |note: &Note| self.unreported_until.is_some() && matches!(note, Note::NoAddresses { .. });
+        let note = note.filter(|note| !is_open(note));
         let reason = note.as_ref().map(Note::reason);
         let before = match reason {
             Some(reason) => self.held.insert(name.clone(), reason),
             None => self.held.remove(name),
         };
         context.metrics.held(before, reason);
-        self.without_address.remove(name);
-        match &note {
-            Some(Note::NoAddresses { .. }) => drop(self.without_address.insert(name.clone())),
-            Some(Note::MachineTaken { machine, by: _ }) => self.owners.waits(name.clone(), machine.clone()),
-            _ => {}
+        if let Some(Note::MachineTaken { machine, by: _ }) = &note {
+            self.owners.waits(name.clone(), machine.clone());
         }
         let is_new = self.news.is_new(name, note.as_ref());
         if let (Some(note), Some(node), true) = (note, observed.nodes.get(name), is_new) {
@@ -270,4 +287,97 @@ fn tell(context: &Context, view: &NodeView, note: Note) {
         _ => warn!(node = %view.name, reason = note.reason(), error = %note, "node left as it is"),
     }
     context.events.tell(about_node(view), note);
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::{Request, Response};
+    use kube::Client;
+    use kube::client::Body;
+    use kube::runtime::watcher::Config;
+    use serde_json::{Value, json};
+    use tokio::sync::watch;
+    use tokio::task::JoinSet;
+    use tower::service_fn;
+
+    use super::*;
+    use crate::api::NodeReport;
+    use crate::cluster::events::{Events, Reporter};
+    use crate::cluster::views;
+    use crate::inventory::file;
+    use crate::node::metrics::Metrics;
+
+    /// An API server with a Node that waits, and without reports, which it lists once it is told to.
+    fn api_server(reports: watch::Receiver<bool>) -> Client {
+        let list = |items: Value| json!({ "metadata": { "resourceVersion": "1" }, "items": items });
+        let service = service_fn(move |request: Request<Body>| {
+            let mut reports = reports.clone();
+            async move {
+                let uri = request.uri().clone();
+                if uri.query().is_some_and(|query| query.contains("watch=")) {
+                    std::future::pending::<()>().await;
+                }
+                let answer = if uri.path() == "/api/v1/nodes" {
+                    let taint =
+                        json!({ "key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "NoSchedule" });
+                    list(json!([{ "metadata": { "name": "n1", "uid": "u1" }, "spec": { "taints": [taint] } }]))
+                } else {
+                    let _ = reports.wait_for(|are_listed| *are_listed).await;
+                    list(json!([]))
+                };
+                Ok::<_, kube::Error>(Response::new(Body::from(answer.to_string().into_bytes())))
+            }
+        });
+        Client::new(service, "default")
+    }
+
+    fn inventory(machines: &str) -> InventoryState {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("inventory.yaml");
+        let text = format!("apiVersion: inventory.cairn.dev/v1\nkind: Inventory\nmachines: {machines}\n");
+        std::fs::write(&path, text).expect("a file");
+        let inventory = file::load(&[path]).unwrap_or_else(|faults| panic!("{faults}"));
+        InventoryState { inventory: Some(Arc::new(inventory)), ..InventoryState::unread() }
+    }
+
+    fn context(client: &Client, tasks: &mut JoinSet<()>) -> Context {
+        let reporter = Reporter { controller: "c", instance: "i".to_owned() };
+        Context {
+            client: client.clone(),
+            nodes: Store::watch(Api::all(client.clone()), Config::default(), views::node),
+            inventory: watch::channel(Arc::new(inventory("[{id: m1, match: {nodeName: n1}}]"))).1,
+            reports: Some(Store::watch(Api::all(client.clone()), Config::default(), |report: &NodeReport| {
+                report.status.clone()
+            })),
+            events: Events::start(client.clone(), reporter, tasks),
+            metrics: Metrics::register(&mut prometheus_client::registry::Registry::default()),
+            period: REPORTS_WITHIN * 100,
+            seen_to: watch::Sender::new(false),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_report_that_is_not_listed_yet_is_not_one_that_says_nothing() {
+        for (name, are_listed) in [("there are no reports", true), ("nobody lists them", false)] {
+            let (lists, listed) = watch::channel(false);
+            let mut tasks = JoinSet::new();
+            let mut context = context(&api_server(listed), &mut tasks);
+            context.nodes.synced().await;
+            let mut work = Work::new(&mut context, 3);
+            work.look(&mut context);
+            work.begin(&context);
+            assert!(work.held.is_empty() && work.waits_for_agents(), "{name}: {:?}", work.held);
+            if are_listed {
+                lists.send_replace(true);
+                context.reports.as_mut().expect("a store").changed().await;
+            } else {
+                assert!(work.deadline() <= clock::now() + REPORTS_WITHIN, "{name}: it is looked at again");
+                work.unreported_until = Some(clock::now());
+            }
+            work.look(&mut context);
+            work.begin(&context);
+            assert!(work.held.values().eq(&["NoAddresses"]), "{name}: {:?}", work.held);
+            assert!(work.waits_for_agents(), "{name}: one may come all the same");
+        }
+    }
 }
