@@ -133,14 +133,15 @@ enum Need {
 }
 
 impl Need {
-    /// When the plan after one of this moment has to be made.
-    fn due(self, planned: Moment) -> Moment {
-        planned
+    /// When the plan after one of this moment has to be made, with something to be tried again at `retry`.
+    fn due(self, planned: Moment, retry: Option<Moment>) -> Moment {
+        let due = planned
             + match self {
                 Self::Nothing => PERIOD,
                 Self::Count => COUNT,
                 Self::Decide => PAUSE,
-            }
+            };
+        retry.map_or(due, |retry| retry.max(planned + PAUSE).min(due))
     }
 
     fn of(heard: Heard) -> Self {
@@ -162,8 +163,7 @@ pub(super) async fn wait(
     loop {
         begin_assignments(context, desk, memory);
         let is_open = need < Need::Decide;
-        let due = need.due(memory.planned);
-        let deadline = memory.backoff.deadline().map_or(due, |retry| retry.min(due));
+        let deadline = need.due(memory.planned, memory.backoff.deadline());
         let now_needed = tokio::select! {
             Some((object, ended)) = memory.under_way.next(), if !memory.under_way.is_empty() => {
                 let heard = settle(context, object, ended, desk, memory);
@@ -261,7 +261,16 @@ mod tests {
             ("a Node went, another got its blocks", &[Need::Decide, Need::Count, Need::Nothing], PAUSE),
         ] {
             let need = needs.iter().copied().fold(Need::Nothing, Need::max);
-            assert_eq!(need.due(planned), planned + after, "{name}");
+            assert_eq!(need.due(planned, None), planned + after, "{name}");
+        }
+        // Of many that were overtaken one is due at each moment.
+        for (name, retry, after) in [
+            ("somebody was first", Duration::from_millis(20), PAUSE),
+            ("and again", Duration::from_millis(500), Duration::from_millis(500)),
+            ("it was due long ago", Duration::ZERO, PAUSE),
+            ("the count comes before", COUNT * 2, COUNT),
+        ] {
+            assert_eq!(Need::Count.due(planned, Some(planned + retry)), planned + after, "{name}");
         }
     }
 }
