@@ -9,7 +9,8 @@ use tokio::process::{Child, Command};
 
 use super::{address::LanHost, enclosure, wait::wait_for};
 
-const COMMAND_TIMEOUT: Duration = Duration::from_secs(20);
+/// Longer than `kubectl wait` waits: what it says then is worth more.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(40);
 const FROZEN_WITHIN: Duration = Duration::from_secs(20);
 
 /// A network namespace that `ip netns` knows by its name.
