@@ -1,7 +1,8 @@
 //! When to try again what was not written: the one rule of all rooms, each object for itself.
 //!
-//! A conflict is somebody else's write and no failure: the next try waits for the watch only, never longer than
-//! a second. What failed or was refused is tried soon at first, then ever later, up to a minute.
+//! A conflict is somebody else's write and no failure: the next try waits for the watch only, no longer than a
+//! second, unless it is one conflict after the other. What failed or was refused is tried soon at first, then ever
+//! later, up to a minute.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,6 +10,9 @@ use std::time::Duration;
 use super::patch::WriteError;
 use crate::model::Moment;
 
+/// So many conflicts one after the other, which take ten seconds, are no races: either what is seen does not become
+/// newer, or nothing ever will be written. Of thousands of such objects, each a second is more than a server likes.
+const RACES: u32 = 16;
 /// A hiccup is over by then, and most watches have told what somebody else wrote.
 const FIRST: Duration = Duration::from_millis(20);
 const LONGEST: Duration = Duration::from_secs(60);
@@ -41,14 +45,16 @@ impl<K: Ord + Clone> Backoff<K> {
 
     /// Notes that an object was not written. After failures the wait grows fourfold from 20 ms to 60 s, after
     /// conflicts twofold to 1 s: the next try is decided on what is there then, so it is as good as the first one.
-    /// Half of each wait is random. Either count goes on until the object is written.
+    /// From the seventeenth conflict on it grows on to 60 s. Half of each wait is random. Either count goes on until
+    /// the object is written.
     pub fn not_written(&mut self, key: K, error: &WriteError, now: Moment) {
         let mut failed = self.take(&key).unwrap_or_default();
-        let (times, growth, longest) = match error {
-            WriteError::Conflict => (&mut failed.conflicts, 2, LONGEST_OVERTAKEN),
-            WriteError::Gone | WriteError::Refused(_) | WriteError::TimedOut => (&mut failed.failures, 4, LONGEST),
+        let (full, times) = match error {
+            WriteError::Conflict => (after_conflicts(failed.conflicts), &mut failed.conflicts),
+            WriteError::Gone | WriteError::Refused(_) | WriteError::TimedOut => {
+                (grown(FIRST, 4, failed.failures, LONGEST), &mut failed.failures)
+            }
         };
-        let full = FIRST.saturating_mul(u32::saturating_pow(growth, *times)).min(longest);
         *times = times.saturating_add(1);
         failed.next = now + full.mul_f64(0.5 + self.jitter.f64() / 2.0);
         self.failed.insert(key.clone(), failed);
@@ -99,6 +105,18 @@ impl<K: Ord + Clone> Backoff<K> {
     }
 }
 
+/// The wait after one more conflict than these.
+fn after_conflicts(before: u32) -> Duration {
+    match before.checked_sub(RACES) {
+        None => grown(FIRST, 2, before, LONGEST_OVERTAKEN),
+        Some(more) => grown(LONGEST_OVERTAKEN, 2, more.saturating_add(1), LONGEST),
+    }
+}
+
+fn grown(first: Duration, growth: u32, times: u32, longest: Duration) -> Duration {
+    first.saturating_mul(growth.saturating_pow(times)).min(longest)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,7 +132,9 @@ mod tests {
         for (name, errors, full) in [
             ("somebody was first", vec![Conflict], 0.02),
             ("and again", vec![Conflict, Conflict], 0.04),
-            ("somebody always is", (0..40).map(|_| Conflict).collect(), 1.0),
+            ("somebody is most of the time", (0..16).map(|_| Conflict).collect(), 1.0),
+            ("that is no race", (0..17).map(|_| Conflict).collect(), 2.0),
+            ("it never ends", (0..40).map(|_| Conflict).collect(), 60.0),
             ("refused", vec![refused()], 0.02),
             ("no answer", vec![TimedOut, TimedOut], 0.08),
             ("gone, and planned again all the same", vec![Gone, Gone, Gone], 0.32),
