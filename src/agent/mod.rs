@@ -131,6 +131,7 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) -> anyhow::Re
     let boot_id = boot_id.trim().to_owned();
     let origin = Origin { file: options.state_file.clone(), boot_id: boot_id.clone(), node: options.node.clone() };
     let kept = saved::load(&origin);
+    let written = kept.as_ref().map(InForce::after).unwrap_or_default();
     let stale = left_behind(options.place).await?;
     let mut registry = Registry::default();
     build::register(&mut registry);
@@ -159,7 +160,7 @@ pub async fn run(options: Options, stop: impl Future<Output = ()>) -> anyhow::Re
         boot_id,
         metrics,
         own_cidr: options.own_cidr,
-        written: InForce::default(),
+        written,
         memory: Memory::default(),
         stale,
         router_id: None,

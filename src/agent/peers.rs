@@ -24,6 +24,11 @@ pub fn peer(object: &BgpPeer) -> Option<PeerView> {
 pub struct Peers(LastGood<Peer>);
 
 impl Peers {
+    /// Goes on after a run that had these in force.
+    pub fn after(earlier: &[Arc<Peer>]) -> Self {
+        Self(LastGood::after(earlier.iter().map(|peer| (peer.name.to_string(), Arc::clone(peer)))))
+    }
+
     /// Takes over what the cluster says now and tells what is wrong with it.
     pub fn take(&mut self, views: &BTreeMap<String, Arc<PeerView>>) -> Vec<PeerException> {
         let wrong = self.0.take(views).into_iter();

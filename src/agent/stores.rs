@@ -1,6 +1,7 @@
 //! What the agent watches.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -27,6 +28,19 @@ pub struct InForce {
     peers: Peers,
     advertisements: LastGood<Advertisement>,
     pools: LastGood<PoolView>,
+}
+
+impl InForce {
+    /// Goes on after a run that left this: what was changed for the worse since then stays as it was.
+    pub fn after(earlier: &Snapshot) -> Self {
+        let advertisements = earlier.advertisements.iter();
+        let pools = earlier.pools.iter();
+        Self {
+            peers: Peers::after(&earlier.peers),
+            advertisements: LastGood::after(advertisements.map(|it| (it.name.to_string(), Arc::clone(it)))),
+            pools: LastGood::after(pools.map(|it| (it.name.to_string(), Arc::clone(it)))),
+        }
+    }
 }
 
 /// Everything the agent watches: its own Node, and of the rest only what it acts on.
@@ -212,9 +226,14 @@ impl Stores {
         // Before they are read: what comes in between is told again.
         let changes = [self.peers.take_changes(), self.advertisements.take_changes(), self.pools.take_changes()];
         self.has_news |= changes.iter().any(|changes| !changes.is_empty());
-        written.advertisements.take(&self.advertisements.snapshot());
-        written.pools.take(&self.pools.snapshot());
-        written.peers.take(&self.peers.snapshot())
+        // A list that has not come says of no object that it is gone.
+        if self.advertisements.is_synced() {
+            written.advertisements.take(&self.advertisements.snapshot());
+        }
+        if self.pools.is_synced() {
+            written.pools.take(&self.pools.snapshot());
+        }
+        if self.peers.is_synced() { written.peers.take(&self.peers.snapshot()) } else { Vec::new() }
     }
 
     /// Takes in which `NodeRoute`s came and went, and whether the own Node is there.

@@ -1,6 +1,6 @@
 //! What routers hear is what Advertisements say.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, net::IpAddr, path::Path, time::Duration};
 
 use anyhow::{Context, Result, bail, ensure};
 use cairn::api::{Advertisement, BgpPeer, Condition, ConditionStatus, ConditionType, NodeReport};
@@ -14,7 +14,8 @@ use super::{SOON, cluster_with_cairn};
 use crate::harness::{
     Lab, RouterKind,
     address::{NODE_ASN, ROUTER_ASN},
-    enclosure::inside,
+    cairn::AGENT,
+    enclosure::{WORK, inside},
     service::{ExternalTrafficPolicy, Service, host_prefix},
     uplink::{Heard, Make, Uplink},
     wait::stays,
@@ -270,5 +271,46 @@ fn wrong_advertisements_are_told_and_the_order_of_objects_does_not_matter() {
         .await?;
         ensure!(uplink.heard("10.0.0.0/8").await?.is_empty(), "10.0.0.0/8 is announced");
         Ok(())
+    });
+}
+
+#[test]
+fn what_is_withheld_stays_so_when_its_advertisement_became_wrong_and_the_agent_starts_again() {
+    inside(async || {
+        let mut lab = Lab::builder().nodes(1).router(RouterKind::Bird).start().await?;
+        lab.run_cairn().await?;
+        lab.start_pod("n1", "web-1", "web").await?;
+        let withheld = json!({ "services": {}, "withhold": {} });
+        advertise(&lab, "hidden", withheld.clone()).await?;
+        condition(&lab, "hidden", ConditionType::Ready, ConditionStatus::True).await?;
+        let web = Service::create(lab.kube(), "web", ExternalTrafficPolicy::Cluster).await?;
+        let [v4, _] = web.wait_for_addresses(SOON).await?;
+        wait_for("the agent has kept what is withheld", SOON, async || {
+            let kept = std::fs::read_to_string(Path::new(WORK).join("n1/state.json"))?;
+            ensure!(kept.contains("hidden"), "{kept}");
+            Ok(())
+        })
+        .await?;
+
+        let mut wrong = withheld;
+        wrong["nodeSelector"] = json!({ "no label": "x" });
+        advertise(&lab, "hidden", wrong).await?;
+        condition(&lab, "hidden", ConditionType::Ready, ConditionStatus::False).await?;
+        let node = IpAddr::from(lab.node("n1")?.host().v4());
+        let [cidr, _] = lab.node("n1")?.pod_cidrs().await?;
+        lab.node("n1")?.program(AGENT)?.kill().await?;
+        lab.router()?.wait_for_next_hops(&cidr, [], SOON).await?;
+        lab.spawn_agent("n1")?;
+        lab.router()?.wait_for_next_hops(&cidr, [node], SOON).await?;
+        let prefix = host_prefix(v4);
+        stays("the address is withheld", Duration::from_secs(2), async || {
+            let heard = lab.router()?.next_hops(&prefix).await?;
+            ensure!(heard.is_empty(), "via {heard:?}");
+            Ok(())
+        })
+        .await?;
+
+        withdraw(&lab, "hidden").await?;
+        lab.router()?.wait_for_next_hops(&prefix, [node], SOON).await
     });
 }

@@ -53,8 +53,11 @@ fn a_services_conditions_say_whether_routers_hear_of_it_and_go_with_it() {
         says(&services, [ASSIGNED, ("True", "BGP")]).await?;
         has_written(&lab, "each of the two was written once", |writes| writes.get("web") == Some(&(1, 1))).await?;
         let assigned = ours(&services, "AddressAssigned").await?.last_transition_time;
-        let told =
-            ["assigned  True, Assigned: it has its addresses, since ", "announced True, BGP: ", "2 with a session"];
+        let told = [
+            "assigned    True, Assigned: it has its addresses, since ",
+            "announced   True, BGP: ",
+            "2 announce it by BGP: n1, n2",
+        ];
         answers(lab.control_plane(), &["explain", "service", "default/web"], &told).await?;
 
         lab.router()?.close_sessions().await?;
@@ -67,7 +70,7 @@ fn a_services_conditions_say_whether_routers_hear_of_it_and_go_with_it() {
         says(&services, [ASSIGNED, ("True", "BGP")]).await?;
         advertise(&lab, "hidden", json!({ "services": { "namespaces": ["default"] }, "withhold": {} })).await?;
         says(&services, [ASSIGNED, ("False", "Withheld")]).await?;
-        let told = ["announced False, Withheld: ", "entries   no node may take its traffic and announce it"];
+        let told = ["announced   False, Withheld: ", "2 are kept from announcing it by Advertisements"];
         answers(lab.control_plane(), &["explain", "service", "default/web"], &told).await?;
         advertise(&lab, "other", json!({ "services": {}, "nodeSelector": { "rack": "none" }, "bgp": {} })).await?;
         says(&services, [ASSIGNED, ("False", "NoEntry")]).await?;
