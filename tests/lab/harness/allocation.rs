@@ -119,8 +119,8 @@ fn counts_what_is_there(pool: &AddressPool, holders: &BTreeMap<IpAddr, Vec<&Serv
 
 fn lists_who_has_what(shown: &str, holders: &BTreeMap<IpAddr, Vec<&ServiceView>>) -> Result<()> {
     let line = |line: &str| {
-        let (address, rest) = line.trim().split_once("  ")?;
-        let names: BTreeSet<_> = rest.split(", ").map(str::to_owned).collect();
+        let (address, rest) = line.trim().split_once(' ')?;
+        let names: BTreeSet<_> = rest.trim_start().split(", ").map(str::to_owned).collect();
         Some((address.parse::<IpAddr>().ok()?, names))
     };
     let shown: BTreeMap<_, _> = shown.lines().filter(|line| !line.contains("given back by")).filter_map(line).collect();

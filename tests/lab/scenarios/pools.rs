@@ -193,8 +193,12 @@ fn a_pool_that_shrinks_drains_and_says_who_keeps_what() {
         has(&admin, "late", &["10.60.0.11"]).await?;
         create_service(&admin, "later", json!({})).await?;
         told(&admin, "later", "PoolExhausted").await?;
-        let told =
-            ["any address (IPv4)", "PoolExhausted", "public  has no free address", "nothing, since it was created at"];
+        let told = [
+            "any address (IPv4)",
+            "PoolExhausted",
+            "public  has no free address",
+            "no address, since it was created at",
+        ];
         answers(lab.control_plane(), &["explain", "service", "default/later"], &told).await?;
         let told = ["AddressKept: 10.60.0.10 is kept although AddressPool public no longer gives it"];
         answers(lab.control_plane(), &["explain", "service", "default/web"], &told).await?;
