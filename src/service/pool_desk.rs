@@ -49,9 +49,11 @@ impl PoolDesk {
         self.known = newest;
     }
 
-    /// A pool as the API server answered that it is, unless it is known to be gone since.
+    /// A pool as the API server answered that it is, unless it is known to be gone or to be another since: somebody
+    /// may have changed it between the write and its answer, and the watch may have been faster.
     pub(super) fn answered(&mut self, name: &PoolName, pool: ObservedPool) {
-        if let Some(known) = self.known.get_mut(name) {
+        let known = self.known.get_mut(name);
+        if let Some(known) = known.filter(|known| !is_older(&pool.resource_version, &known.resource_version)) {
             *known = Arc::new(pool);
         }
     }
@@ -86,5 +88,35 @@ impl PoolDesk {
     /// When a pool may be written again; `None` is at once.
     fn due(&self, name: &PoolName) -> Option<Moment> {
         self.written.get(name).map(|written| *written + PACE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::AddressPoolSpec;
+    use crate::service::cases;
+
+    #[test]
+    fn of_what_is_seen_and_what_is_answered_the_newer_is_known() {
+        let name: PoolName = "a".parse().expect("a name");
+        let pool = |version: u32| {
+            let spec = AddressPoolSpec { addresses: vec!["10.0.0.0/24".to_owned()], ..AddressPoolSpec::default() };
+            ObservedPool { resource_version: version.to_string(), ..cases::observed_pool("a", &spec) }
+        };
+        let seen = |version| BTreeMap::from([(name.clone(), Arc::new(pool(version)))]);
+        let version = |desk: &PoolDesk| desk.known[&name].resource_version.clone();
+        let mut desk = PoolDesk::default();
+        desk.answered(&name, pool(4));
+        assert!(desk.known.is_empty(), "an answer of one that is gone");
+        desk.see(seen(5));
+        desk.answered(&name, pool(7));
+        assert_eq!(version(&desk), "7");
+        desk.see(seen(6));
+        assert_eq!(version(&desk), "7", "the watch lags behind");
+        desk.see(seen(9));
+        assert_eq!(desk.take_due(Moment::default(), |_| true), [name.clone()]);
+        desk.answered(&name, pool(8));
+        assert_eq!(version(&desk), "9", "the answer lags behind");
     }
 }
