@@ -369,9 +369,9 @@ impl Entrances {
         service.ingress.iter().filter_map(|entry| entry.ip).map(|address| self.selection.speakers(service, address))
     }
 
-    /// The addresses of a Service that a node announces if a router listens to it and it may be an entry; why none, if
-    /// none.
-    pub fn announced_on(&self, service: &ServiceView, node: &NodeName) -> Result<Vec<IpAddr>, Hindrance> {
+    /// The addresses of a Service that a node is to announce, and what it is to the routers that are told of each; why
+    /// none, if none.
+    pub fn announced_on(&self, service: &ServiceView, node: &NodeName) -> Result<Vec<(IpAddr, Entry)>, Hindrance> {
         let with_endpoints = self.nodes_of(&service.key);
         if with_endpoints.is_empty() {
             return Err(Hindrance::NoReadyEndpoint);
@@ -382,16 +382,17 @@ impl Entrances {
         let known = self.nodes.get(node);
         let (mut announced, mut why) = (Vec::new(), Hindrance::Withheld);
         for address in service.ingress.iter().filter_map(|entry| entry.ip) {
-            match self.selection.speakers(service, address) {
-                Speakers::Nobody => {}
-                speakers if known.is_some_and(|known| known.among(&speakers).is_some()) => announced.push(address),
-                _ => why = Hindrance::NotSelected,
+            let speakers = self.selection.speakers(service, address);
+            match known.and_then(|known| known.among(&speakers)) {
+                Some(entry) => announced.push((address, entry)),
+                None if speakers == Speakers::Nobody => {}
+                None => why = Hindrance::NotSelected,
             }
         }
         if announced.is_empty() { Err(why) } else { Ok(announced) }
     }
 
-    /// What is known of a node that may be an entry.
+    /// What a node that may be an entry is to all routers.
     pub fn entry(&self, node: &NodeName) -> Option<Entry> {
         self.nodes.get(node).map(|known| known.node.entry)
     }
@@ -610,7 +611,7 @@ mod tests {
         );
         assert_eq!(entrances.announcement(&service), Announcement::Withheld);
         let other = service.ingress[0].ip.expect("an address");
-        assert_eq!(entrances.announced_on(&service, &name("n1")), Ok(vec![other]), "the other");
+        assert_eq!(entrances.announced_on(&service, &name("n1")), Ok(vec![(other, Entry::Heard)]), "the other");
         service.ingress.pop();
         assert_eq!(entrances.announcement(&service), Announcement::Bgp);
     }

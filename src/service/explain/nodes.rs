@@ -36,6 +36,8 @@ pub(super) enum Stand {
     NotHeardOf,
     /// No router listens to it.
     NoSession,
+    /// Routers listen to it, and none of those that Advertisements have told.
+    NoToldSession,
     /// It has no router to talk to.
     NoPeer,
     /// Advertisements select the addresses, and none of these the node.
@@ -102,17 +104,23 @@ fn stand(service: &ServiceView, view: &NodeView, around: &Surroundings) -> Stand
         Err(Hindrance::NotSelected) => return Stand::NotSelected,
     };
     let report = around.reports.get(node);
-    match around.entrances.entry(node) {
+    match addresses.iter().map(|(_, entry)| *entry).max() {
         None | Some(Entry::Silent) if view.ready == Some(Truth::Unknown) => Stand::KubeletSilent,
         None | Some(Entry::Silent) => Stand::NotHeardOf,
+        Some(Entry::NoSession) if around.entrances.entry(node) == Some(Entry::Heard) => Stand::NoToldSession,
         Some(Entry::NoSession) if report.is_some_and(|report| report.bgp.peers == 0) => Stand::NoPeer,
         Some(Entry::NoSession) => Stand::NoSession,
         Some(Entry::Heard) => match report.and_then(|report| refused(report, &service.key)) {
             Some(reason) => Stand::Refused { reason },
-            None if addresses.len() < service.ingress.len() => Stand::AnnouncesSome { addresses },
-            None => Stand::Announces,
+            None => of_those_heard(service, &addresses),
         },
     }
+}
+
+fn of_those_heard(service: &ServiceView, addresses: &[(IpAddr, Entry)]) -> Stand {
+    let heard = addresses.iter().filter(|(_, entry)| *entry == Entry::Heard);
+    let addresses: Vec<_> = heard.map(|(address, _)| *address).collect();
+    if addresses.len() < service.ingress.len() { Stand::AnnouncesSome { addresses } } else { Stand::Announces }
 }
 
 /// Why a node's agent does not announce a Service, if the report names it: it names the first of each reason.
@@ -150,6 +158,9 @@ impl fmt::Display for Stand {
             Self::KubeletSilent => "are not heard of: their kubelets are silent",
             Self::NotHeardOf => "are not heard of: their agents have not reported since the nodes started",
             Self::NoSession => "have no session with a router",
+            Self::NoToldSession => {
+                "have sessions, and with none of the routers that the Advertisements of its addresses name"
+            }
             Self::NoPeer => "have no router to talk to: no BgpPeer has a nodeSelector that takes them",
             Self::NotSelected => "are left out by the nodeSelectors of the Advertisements that select its addresses",
             Self::Withheld => "are kept from announcing it by Advertisements with withhold or l2",

@@ -290,6 +290,25 @@ fn policy_endpoints_and_advertisements_say_who_announces() {
 }
 
 #[test]
+fn a_session_with_a_router_that_is_not_told_announces_nothing() {
+    let web = service_of("web", Some("10.60.0.10"));
+    let to_b = json!({ "services": {}, "bgp": { "peers": ["b"] } });
+    let (nodes, mut around) = nodes(2);
+    for (node, router) in [("n1", "a"), ("n2", "b")] {
+        let report = around.reports.get_mut(&node.parse().expect("a name")).expect("a report");
+        report.bgp.heard_by = vec![router.to_owned()];
+    }
+    look(&nodes, &mut around, &["n1"], &[to_b]);
+    assert_eq!(
+        part(&told_of(web, &around, &nodes), "Nodes"),
+        [
+            "  1 announce it by BGP: n2",
+            "  1 have sessions, and with none of the routers that the Advertisements of its addresses name: n1",
+        ]
+    );
+}
+
+#[test]
 fn a_service_says_whom_it_lets_in_and_where_that_does_not_hold() {
     let text = "spec.loadBalancerSourceRanges";
     let annotation = "service.beta.kubernetes.io/load-balancer-source-ranges";
