@@ -94,8 +94,11 @@ fn ready(pool: &ObservedPool, report: &PoolReport) -> Said {
         }
         Ok(says) if report.blocks != says.blocks => {
             let blocks: Vec<_> = report.blocks.iter().map(ToString::to_string).collect();
-            let in_use = if blocks.is_empty() { "nothing of it".to_owned() } else { blocks.join(", ") };
-            let message = format!("in use is {in_use}: see the condition Conflict");
+            let in_use = match blocks.is_empty() {
+                true => "none of its addresses is in use".to_owned(),
+                false => format!("of its addresses only {} are in use", blocks.join(", ")),
+            };
+            let message = format!("{in_use}: see the condition Conflict");
             (kind, False, ConditionReason::AddressesTaken, message)
         }
         Ok(_) => (kind, True, ConditionReason::Valid, "the pool is valid and in use".to_owned()),
@@ -162,4 +165,26 @@ fn draining(report: &PoolReport) -> Said {
 fn counts((total, used, free): (u128, usize, u128)) -> AddressCounts {
     let most = |number: u128| i64::try_from(number).unwrap_or(i64::MAX);
     AddressCounts { total: most(total), used: most(used as u128), free: most(free) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::AddressPoolSpec;
+    use crate::service::cases;
+
+    #[test]
+    fn a_pool_that_is_not_used_as_a_whole_says_what_of_it_is() {
+        let addresses = vec!["10.60.0.0/31".to_owned(), "10.61.0.0/31".to_owned()];
+        let pool = cases::observed_pool("public", &AddressPoolSpec { addresses, ..AddressPoolSpec::default() });
+        let blocks = |texts: &[&str]| texts.iter().map(|text| text.parse().expect("a block")).collect();
+        for (in_use, want) in [
+            (&["10.60.0.0/31", "10.61.0.0/31"][..], "the pool is valid and in use"),
+            (&["10.61.0.0/31"], "of its addresses only 10.61.0.0/31 are in use: see the condition Conflict"),
+            (&[], "none of its addresses is in use: see the condition Conflict"),
+        ] {
+            let report = PoolReport { blocks: blocks(in_use), ..PoolReport::default() };
+            assert_eq!(ready(&pool, &report).3, want, "{in_use:?}");
+        }
+    }
 }
