@@ -68,7 +68,8 @@ fn share(one: &ServiceView, other: &ServiceView) -> bool {
         || sharing_key(one).is_some_and(|key| sharing_key(other) == Some(key)) && one.ports.is_disjoint(&other.ports)
 }
 
-fn sharing_key(service: &ServiceView) -> Option<&str> {
+/// The key by which a Service shares addresses: of several spellings the first.
+pub fn sharing_key(service: &ServiceView) -> Option<&str> {
     let said = SHARING.iter().filter_map(|name| service.annotations.get(*name)).map(|text| text.trim());
     said.into_iter().find(|key| !key.is_empty())
 }

@@ -5,18 +5,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::model::claim::{ALLOCATION, SHARING};
+use crate::model::claim::{ALLOCATION, SHARING, sharing_key};
 use crate::model::scope::IGNORE;
 use crate::model::views::{IpFamilyPolicy, ServiceView, TrafficPolicy};
 use crate::model::{Family, Note, PoolName, PortProtocol, ServiceKey, Term, truth};
 
 /// Spellings of the annotation that asks for particular addresses.
-const ADDRESSES: [&str; 3] =
+pub(super) const ADDRESSES: [&str; 3] =
     ["cairn.dev/load-balancer-ips", "metallb.io/loadBalancerIPs", "metallb.universe.tf/loadBalancerIPs"];
 /// Spellings of the annotation that asks for a pool.
-const POOL: [&str; 3] = ["cairn.dev/address-pool", "metallb.io/address-pool", "metallb.universe.tf/address-pool"];
+pub(super) const POOL: [&str; 3] =
+    ["cairn.dev/address-pool", "metallb.io/address-pool", "metallb.universe.tf/address-pool"];
 /// The annotation of a Service that may be given another address than the one it keeps.
-const READDRESS: &str = "cairn.dev/readdress";
+pub(super) const READDRESS: &str = "cairn.dev/readdress";
 
 /// What one Service has and wants.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,7 +90,7 @@ impl Request {
     /// Reads a Service's request.
     pub fn of(view: &ServiceView) -> Self {
         let families = view.ip_families.clone();
-        let sharing_key = one_of(view, &SHARING, |text| text.trim().to_owned());
+        let one_key = one_of(view, &SHARING, |text| text.trim().to_owned());
         let wish = wish(view, &families);
         Self {
             key: view.key.clone(),
@@ -101,13 +102,12 @@ impl Request {
             allocation: view.annotations.get(ALLOCATION).and_then(|text| text.parse().ok()),
             assigned_seconds: view.assigned_seconds,
             sharing: Sharing {
-                key: sharing_key.clone().ok().flatten().map(|(_, key)| key),
+                // Where spellings contradict each other it shares what it has as before: the agents go by this one.
+                key: sharing_key(view).map(str::to_owned),
                 entry: entry(view),
                 ports: view.ports.clone(),
             },
-            wish: sharing_key
-                .and(wish)
-                .and_then(|wish| readable_ranges(view).and(readable_truths(view)).map(|()| wish)),
+            wish: one_key.and(wish).and_then(|wish| readable_ranges(view).and(readable_truths(view)).map(|()| wish)),
             may_move: annotation_truth(view, READDRESS) == Some(true),
             families,
         }
@@ -376,6 +376,19 @@ mod tests {
             },
         ] {
             check(&case);
+        }
+    }
+
+    #[test]
+    fn who_shares_goes_on_while_its_keys_contradict_each_other() {
+        for (annotations, want, is_refused) in [
+            (&[("cairn.dev/allow-shared-ip", " a ")][..], Some("a"), false),
+            (&[("cairn.dev/allow-shared-ip", ""), ("metallb.io/allow-shared-ip", "b")], Some("b"), false),
+            (&[("cairn.dev/allow-shared-ip", "a"), ("metallb.io/allow-shared-ip", "b")], Some("a"), true),
+            (&[], None, false),
+        ] {
+            let Request { sharing, wish, .. } = Request::of(&view(annotations, None));
+            assert_eq!((sharing.key.as_deref(), wish.is_err()), (want, is_refused), "{annotations:?}");
         }
     }
 
