@@ -10,10 +10,14 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::announced::Announcement;
+use super::misspelt;
 use crate::model::Note;
 use crate::model::views::{
     ADDRESS_ASSIGNED, ANNOUNCED, Condition, ServiceCondition, ServiceConditions, ServiceView, Truth,
 };
+
+/// The reason of one that has all that it asks for.
+pub const ASSIGNED: &str = "Assigned";
 
 /// What both conditions are to say.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,10 +41,14 @@ impl Wanted {
     /// What is to be said of a Service of ours that is as it is because of this note, if of any.
     pub fn of(service: &ServiceView, note: Option<&Note>, announcement: Announcement) -> Self {
         let has_addresses = service.ingress.iter().any(|entry| entry.ip.is_some());
-        let (reason, message) = match (note, has_addresses) {
+        let (reason, message): (_, Cow<'_, _>) = match (note, has_addresses) {
             (Some(note), _) => (note.reason(), note.to_string().into()),
-            (None, true) => ("Assigned", "it has its addresses".into()),
+            (None, true) => (ASSIGNED, "it has its addresses".into()),
             (None, false) => ("Pending", "it waits for its addresses".into()),
+        };
+        let message = match misspelt::told(service) {
+            Some(told) => format!("{message}; {told}").into(),
+            None => message,
         };
         let status = if has_addresses { Truth::True } else { Truth::False };
         let announced = Saying {
@@ -195,6 +203,17 @@ mod tests {
         ] {
             let wanted = Wanted::of(&service, note, Announcement::NoSession);
             assert_eq!(wanted.gist(), [want, (Truth::False, "NoSession")], "{name}");
+        }
+    }
+
+    #[test]
+    fn a_misspelt_annotation_is_told_beside_what_else_there_is_to_say() {
+        let annotations = [("cairn.dev/ingore".to_owned(), "true".to_owned())].into();
+        let service = ServiceView { annotations, ..served() };
+        for (note, want) in [(None, "it has its addresses; its annotation"), (Some(&Note::NoPool), "; its annotation")]
+        {
+            let Saying { message, .. } = Wanted::of(&service, note, Announcement::Bgp).address_assigned;
+            assert!(message.contains(want) && message.ends_with("did you mean cairn.dev/ignore?"), "{message}");
         }
     }
 

@@ -22,6 +22,7 @@ mod leaving;
 #[cfg(test)]
 mod metallb;
 pub mod metrics;
+mod misspelt;
 mod observe;
 pub mod pace;
 pub mod plan;

@@ -132,6 +132,7 @@ const PURE: &[&str] = &[
     "service/explain",
     "service/explain.rs",
     "service/leaving.rs",
+    "service/misspelt.rs",
     "service/pace.rs",
     "service/plan.rs",
     "service/pool_status.rs",
