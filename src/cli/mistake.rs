@@ -4,13 +4,14 @@ use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, Error};
 
-/// The same error, with what was most likely meant: `verb` is the word after the program's name.
-pub(super) fn explained(mut error: Error, command: &Command, verb: Option<&str>) -> Error {
+/// The same error, with what was most likely meant: `line` is what stands after the program's name.
+pub(super) fn explained(mut error: Error, command: &Command, line: &[String]) -> Error {
     if error.kind() != ErrorKind::UnknownArgument {
         return error;
     }
     let Some(ContextValue::String(written)) = error.get(ContextKind::InvalidArg).cloned() else { return error };
-    if let Some(tip) = after_equals(&written).or_else(|| of_another_verb(&written, command, verb)) {
+    let verb = line.first().map(String::as_str);
+    if let Some(tip) = after_equals(&written, line).or_else(|| of_another_verb(&written, command, verb)) {
         error.remove(ContextKind::SuggestedArg);
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(tip)]));
     }
@@ -18,9 +19,12 @@ pub(super) fn explained(mut error: Error, command: &Command, verb: Option<&str>)
 }
 
 /// As Kubernetes' own flags have it: `--leader-elect false` is `--leader-elect`, and a word.
-fn after_equals(written: &str) -> Option<String> {
-    matches!(written, "true" | "false")
-        .then(|| format!("a flag that is true or false takes its value after '=': --FLAG={written}"))
+fn after_equals(written: &str, line: &[String]) -> Option<String> {
+    let is_truth = matches!(written, "true" | "false");
+    let place = line.iter().position(|word| word == written).filter(|_| is_truth)?;
+    let before = place.checked_sub(1).and_then(|place| line.get(place)).filter(|word| word.starts_with("--"));
+    let flag = before.map_or("--FLAG", String::as_str);
+    Some(format!("a flag that is true or false takes its value after '=': {flag}={written}"))
 }
 
 fn of_another_verb(written: &str, command: &Command, verb: Option<&str>) -> Option<String> {
@@ -44,7 +48,9 @@ mod tests {
         for (line, want) in [
             (&["controller", "--manage-sysctls"][..], "tip: '--manage-sysctls' is a flag of 'cairn agent'"),
             (&["agent", "--cloud-config=x"], "tip: '--cloud-config' is a flag of 'cairn controller'"),
-            (&["agent", "--manage-sysctls", "false"], "takes its value after '=': --FLAG=false"),
+            (&["agent", "--manage-sysctls", "false"], "takes its value after '=': --manage-sysctls=false"),
+            (&["agent", "--blackhole-own-cidr", "false"], "takes its value after '=': --blackhole-own-cidr=false"),
+            (&["agent", "false"], "takes its value after '=': --FLAG=false"),
             (&["controller", "--leader-elct"], "tip: a similar argument exists: '--leader-elect'"),
             (&["agent", "--route-table=x"], "it takes a whole number, 0 to 4294967295"),
             (&["controller", "--bind-address=x"], "it takes an IP address such as 0.0.0.0"),
@@ -52,7 +58,8 @@ mod tests {
             (&["controller", "--leader-elect=yes"], "it takes true or false"),
         ] {
             let error = Cli::try_parse_from([&["cairn"], line].concat()).expect_err("a mistake");
-            let told = explained(error, &Cli::command(), line.first().copied()).to_string();
+            let words: Vec<_> = line.iter().map(ToString::to_string).collect();
+            let told = explained(error, &Cli::command(), &words).to_string();
             assert!(told.contains(want), "{line:?}: {told}");
             assert_eq!(
                 told.matches("tip:").count(),

@@ -45,8 +45,8 @@ enum Verb {
 
 /// Parses the command line, runs the verb, and prints an error once, with its causes.
 pub fn main() -> ExitCode {
-    let verb = std::env::args().nth(1);
-    let parsed = Cli::try_parse().map_err(|error| mistake::explained(error, &Cli::command(), verb.as_deref()));
+    let line: Vec<_> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    let parsed = Cli::try_parse().map_err(|error| mistake::explained(error, &Cli::command(), &line));
     let result = match parsed.unwrap_or_else(|error| error.exit()).verb {
         Verb::Controller(args) => args.run(),
         Verb::Agent(args) => args.run(),
