@@ -81,6 +81,24 @@ pub(super) enum Recognised {
     Kubernetes,
 }
 
+/// The group of MetalLB's objects.
+const METALLB: &str = "metallb.io";
+
+/// What becomes of an object of MetalLB's.
+fn of_metallb(kind: &str) -> String {
+    let ours = match kind {
+        "IPAddressPool" => Some(Kind::AddressPool),
+        "BGPPeer" => Some(Kind::BgpPeer),
+        "BGPAdvertisement" | "L2Advertisement" => Some(Kind::Advertisement),
+        _ => None,
+    };
+    let becomes = match ours {
+        Some(ours) => format!("is what {} of {} is here", ours.name(), ours.api_version()),
+        None => "has no object in its place here".to_owned(),
+    };
+    format!("MetalLB's {kind} {becomes}: \"Coming from MetalLB\" in README.md says what becomes of its fields")
+}
+
 fn group_of(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
@@ -107,6 +125,9 @@ pub(super) fn recognise(file: &Path, document: &Node, head: &Head) -> Result<Rec
     let of_list = kind.strip_suffix("List").and_then(|of| Kind::ALL.into_iter().find(|ours| ours.name() == of));
     if let Some(ours) = of_list.filter(|ours| ours.is_object() && ours.api_version() == *api_version) {
         return Ok(Recognised::List(Some(ours)));
+    }
+    if group == METALLB {
+        return fault("kind", of_metallb(kind));
     }
     if let Some(near) = nearest(kind, Kind::ALL.map(Kind::name)) {
         return fault("kind", format!("{kind:?} is not a kind: did you mean {near}?"));

@@ -199,11 +199,13 @@ fn each_fault_is_one_line_with_its_place() {
         ),
         (
             "apiVersion: metallb.io/v1beta1\nkind: IPAddressPool\n",
-            "f.yaml:2:7: kind: \"IPAddressPool\" is not a kind: did you mean AddressPool?\n",
+            "f.yaml:2:7: kind: MetalLB's IPAddressPool is what AddressPool of cairn.dev/v1alpha1 is here: \
+             \"Coming from MetalLB\" in README.md says what becomes of its fields\n",
         ),
         (
             "apiVersion: metallb.io/v1beta2\nkind: BFDProfile\n",
-            "f.yaml:2:7: kind: BFDProfile of metallb.io/v1beta2 is none that can be checked: it takes CloudConfig of config.cairn.dev/v1alpha1, Inventory of inventory.cairn.dev/v1, LeaderMigrationConfiguration of controllermanager.config.k8s.io/v1, AddressPool of cairn.dev/v1alpha1, Advertisement of cairn.dev/v1alpha1 or BgpPeer of cairn.dev/v1alpha1\n",
+            "f.yaml:2:7: kind: MetalLB's BFDProfile has no object in its place here: \
+             \"Coming from MetalLB\" in README.md says what becomes of its fields\n",
         ),
         (
             "machines: []\n",
