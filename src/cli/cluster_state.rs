@@ -36,6 +36,8 @@ const LEASE_NAMESPACE: &str = "kube-system";
 /// The conditions of what people write, those that say most first.
 const ALL: [ConditionType; 4] =
     [ConditionType::Conflict, ConditionType::ResolvedRefs, ConditionType::Draining, ConditionType::Ready];
+/// The group of Cairn's own kinds.
+const GROUP: &str = "cairn.dev";
 /// So many objects come with one answer.
 const PAGE: u32 = 500;
 
@@ -171,12 +173,23 @@ fn faults<K: ResourceExt>(
     conditions: impl Fn(&K) -> Option<&Vec<Condition>>,
 ) -> Vec<(String, Option<String>)> {
     let fault = |object: &K| {
-        let all = conditions(object)?;
-        let of_kind = |kind: &ConditionType| all.iter().find(|one| one.kind == *kind && !one.is_well());
-        let wrong = of.iter().find_map(of_kind)?;
-        Some(format!("{:?} {:?}, {:?}: {}", wrong.kind, wrong.status, wrong.reason, wrong.message))
+        let all = conditions(object).map(Vec::as_slice).unwrap_or_default();
+        fault(all, of, object.meta().generation)
     };
     objects.iter().map(|object| (object.name_any(), fault(object))).collect()
+}
+
+/// What of these conditions of an object of this generation is not as it should be: the first.
+fn fault(all: &[Condition], of: &[ConditionType], generation: Option<i64>) -> Option<String> {
+    let wrong = of.iter().find_map(|kind| all.iter().find(|one| one.kind == *kind && !one.is_well()));
+    if let Some(Condition { kind, status, reason, message, .. }) = wrong {
+        return Some(format!("{kind:?} {status:?}, {reason:?}: {message}"));
+    }
+    let is_of_now = |one: &Condition| one.observed_generation.is_none_or(|of| generation.is_none_or(|now| of >= now));
+    if all.is_empty() {
+        return Some("its status does not say yet how it stands: a controller that leads writes that".to_owned());
+    }
+    (!all.iter().all(is_of_now)).then(|| "its status speaks of what it was before its last change".to_owned())
 }
 
 /// What is known of all nodes, and the endpoints of one Service.
@@ -225,6 +238,15 @@ fn by_name<K: Resource, V>(objects: &[K], view: impl Fn(&K) -> Option<V>) -> BTr
     objects.iter().filter_map(|object| Some((object.name_any(), Arc::new(view(object)?)))).collect()
 }
 
+fn cannot_list(plural: &str, group: &str, error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if status.code == 404 && group == GROUP => {
+            format!("cannot list {plural}: the cluster knows them once manifests/crds/ is applied")
+        }
+        _ => format!("cannot list {plural}"),
+    }
+}
+
 fn is_missing(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(kube::Error::Api(status)) if status.code == 404)
 }
@@ -245,11 +267,63 @@ where
     let mut all = Vec::new();
     let mut page = which.limit(PAGE);
     loop {
-        let answer = api.list(&page).await.with_context(|| format!("cannot list {}", K::plural(&())))?;
+        let answer = api.list(&page).await.map_err(|error| {
+            let what = cannot_list(&K::plural(&()), &K::group(&()), &error);
+            anyhow::Error::new(error).context(what)
+        })?;
         all.extend(answer.items);
         match answer.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => page = page.continue_token(&token),
             None => return Ok(all),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{ConditionReason, ConditionStatus};
+
+    #[test]
+    fn what_a_status_does_not_say_is_told_as_well() {
+        let condition = |kind, status, reason| Condition {
+            kind,
+            status,
+            reason,
+            message: "why".to_owned(),
+            last_transition_time: String::new(),
+            observed_generation: Some(3),
+        };
+        let ready = || condition(ConditionType::Ready, ConditionStatus::True, ConditionReason::Valid);
+        let wrong = condition(ConditionType::Conflict, ConditionStatus::True, ConditionReason::RouterTaken);
+        for (case, conditions, generation, want) in [
+            ("well", vec![ready()], Some(3), None),
+            ("of no generation", vec![ready()], None, None),
+            ("a conflict", vec![ready(), wrong], Some(4), Some("Conflict True, RouterTaken: why")),
+            (
+                "none",
+                vec![],
+                Some(3),
+                Some("its status does not say yet how it stands: a controller that leads writes that"),
+            ),
+            ("of before", vec![ready()], Some(4), Some("its status speaks of what it was before its last change")),
+        ] {
+            assert_eq!(fault(&conditions, &ALL, generation).as_deref(), want, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_kind_of_ours_that_the_cluster_does_not_know_is_told_with_what_makes_it_known() {
+        let refused = |code: u16| {
+            let status = kube::core::Status { code, ..kube::core::Status::default() };
+            kube::Error::Api(Box::new(status))
+        };
+        for (group, code, want) in [
+            (GROUP, 404, "cannot list pools: the cluster knows them once manifests/crds/ is applied"),
+            (GROUP, 403, "cannot list pools"),
+            ("networking.k8s.io", 404, "cannot list pools"),
+        ] {
+            assert_eq!(cannot_list("pools", group, &refused(code)), want, "{group}, {code}");
         }
     }
 }

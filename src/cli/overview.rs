@@ -6,8 +6,9 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::api::{GuardReport, NodeReportStatus};
-use crate::model::views::{NodeView, ServiceView, Truth};
+use crate::model::views::{NodeView, ServiceCondition, ServiceConditions, ServiceView, Truth};
 use crate::model::{NodeName, Scope};
+use crate::service::conditions::ASSIGNED;
 
 /// What is seen of the cluster.
 #[derive(Debug, Default)]
@@ -123,22 +124,30 @@ fn sessions(seen: &Seen) -> Part {
 fn services(seen: &Seen) -> Part {
     let ours: Vec<_> = seen.services.iter().filter(|service| seen.scope.includes(service)).collect();
     let has_address = |service: &&&ServiceView| service.ingress.iter().any(|entry| entry.ip.is_some());
-    let is_true = |condition: &Option<crate::model::views::ServiceCondition>| {
+    let is_true = |condition: &Option<ServiceCondition>| {
         condition.as_ref().is_some_and(|condition| condition.says.status == Truth::True)
     };
     let announced = ours.iter().filter(|service| is_true(&service.conditions.announced)).count();
-    let missing = ours.iter().filter_map(|service| {
-        let conditions = &service.conditions;
-        let told = [&conditions.address_assigned, &conditions.announced];
-        let told = told.into_iter().flatten().find(|condition| condition.says.status != Truth::True)?;
-        Some(format!("{}: {}: {}", service.key, told.says.reason, told.says.message))
-    });
+    let missing = ours.iter().filter_map(|service| Some(format!("{}: {}", service.key, missing_of(service)?)));
     let says = format!(
         "{} of type LoadBalancer are Cairn's, {} have addresses, {announced} are announced",
         ours.len(),
         ours.iter().filter(has_address).count()
     );
     part("services", says, missing.collect())
+}
+
+/// What a Service of ours lacks, by its own conditions: the first.
+fn missing_of(service: &ServiceView) -> Option<String> {
+    let ServiceConditions { address_assigned, announced, .. } = &service.conditions;
+    let Some(assigned) = address_assigned else {
+        return Some("its status does not say yet how it stands: a controller that leads writes that".to_owned());
+    };
+    let is_well = |condition: &ServiceCondition| condition.says.status == Truth::True;
+    let has_what_it_asks_for = is_well(assigned) && assigned.says.reason == ASSIGNED;
+    let told =
+        if has_what_it_asks_for { announced.as_ref().filter(|condition| !is_well(condition))? } else { assigned };
+    Some(format!("{}: {}", told.says.reason, told.says.message))
 }
 
 fn part(part: &'static str, says: String, missing: Vec<String>) -> Part {
@@ -169,7 +178,7 @@ mod tests {
     use super::*;
     use crate::api::{BgpReport, PeerException, RouteReport};
     use crate::model::cases;
-    use crate::model::views::{Condition, Ingress, IpMode, ServiceCondition, ServiceConditions, UNINITIALIZED};
+    use crate::model::views::{Condition, Ingress, IpMode, UNINITIALIZED};
 
     fn condition(status: Truth, reason: &str) -> Option<ServiceCondition> {
         let says = Condition { status, reason: reason.to_owned(), message: format!("because of {reason}") };
@@ -281,6 +290,16 @@ mod tests {
                 "not announced",
                 |seen, _| seen.services[0].conditions.announced = condition(Truth::False, "NoSession"),
                 "1 have addresses, 0 are announced\n  ! default/web: NoSession: because of NoSession\n",
+            ),
+            (
+                "an address, and not as asked",
+                |seen, _| seen.services[0].conditions.address_assigned = condition(Truth::True, "TruthMalformed"),
+                "1 are announced\n  ! default/web: TruthMalformed: because of TruthMalformed\n",
+            ),
+            (
+                "nobody has looked at it",
+                |seen, _| seen.services[0] = cases::service("web"),
+                "0 have addresses, 0 are announced\n  ! default/web: its status does not say yet how it stands",
             ),
             (
                 "another's class",
