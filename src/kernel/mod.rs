@@ -16,6 +16,7 @@ pub mod change;
 mod firewall;
 pub mod forwarding;
 pub mod guard;
+mod heard;
 pub mod host;
 mod journal;
 mod known;

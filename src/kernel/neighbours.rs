@@ -9,6 +9,7 @@ use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_REQUEST};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use tokio::sync::watch;
 
+use super::heard::Heard;
 use super::neighbour::{self, Standing};
 use super::socket::{Events, NetlinkError, Socket};
 use super::wire;
@@ -32,42 +33,40 @@ pub async fn run(
 ) -> Result<(), NetlinkError> {
     let mut events = Socket::open(NETLINK_ROUTE, &[neighbour::GROUP])?;
     let mut requests = Socket::open(NETLINK_ROUTE, &[])?;
-    let mut known = BTreeMap::new();
+    let mut heard = Heard::default();
     let mut ask = tokio::time::interval(ASK_EVERY);
     ask.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
-        let wish = Arc::clone(&wanted.borrow());
+        let mut wish = Arc::clone(&wanted.borrow());
         let mut is_incomplete = false;
         // Each of the three may be dropped at any time: watch and interval keep their state, and a
         // datagram stays queued until it is read.
         tokio::select! {
             changed = wanted.changed() => match changed {
                 Ok(()) => {
-                    let wish = Arc::clone(&wanted.borrow_and_update());
-                    known.retain(|neighbour, _| wish.contains(neighbour));
-                    ask_for(&mut requests, wish.iter()).await?;
+                    wish = Arc::clone(&wanted.borrow_and_update());
+                    heard.keep(|neighbour| wish.contains(neighbour));
+                    ask_for(&mut requests, &mut heard, wish.iter()).await?;
                     is_incomplete = true;
                 }
                 Err(_) => return Ok(()),
             },
             _ = ask.tick() => {
-                ask_for(&mut requests, wish.iter()).await?;
+                ask_for(&mut requests, &mut heard, wish.iter()).await?;
                 // One whose entry the kernel dropped without a word is noticed here.
                 is_incomplete = !wish.is_empty();
             }
-            heard = events.events() => match heard? {
+            events = events.events() => match events? {
                 Events::Overrun => is_incomplete = true,
-                Events::Datagram(datagram) => hear(datagram, &wish, &mut known),
+                Events::Datagram(datagram) => hear(datagram, &mut heard),
             },
         }
         if is_incomplete {
-            let wish = Arc::clone(&wanted.borrow());
-            let seen = look(&mut requests, &wish).await?;
-            known.retain(|neighbour, standing| *standing == Standing::Silent && wish.contains(neighbour));
-            seen.into_iter().for_each(|(neighbour, standing)| learn(&mut known, neighbour, standing));
+            heard.learn_all(&look(&mut requests, &wish).await?);
         }
-        let standing = known.iter().filter_map(|(neighbour, standing)| Some((neighbour.address, answers(*standing)?)));
-        let standing: BTreeMap<_, _> = standing.collect();
+        let doubtful = heard.doubtful();
+        ask_for(&mut requests, &mut heard, &doubtful).await?;
+        let standing = heard.answers();
         out.send_if_modified(|shown| {
             let is_new = *shown != standing;
             *shown = standing;
@@ -76,42 +75,33 @@ pub async fn run(
     }
 }
 
-fn answers(standing: Standing) -> Option<bool> {
-    match standing {
-        Standing::Answers => Some(true),
-        Standing::Silent => Some(false),
-        Standing::Unknown => None,
-    }
-}
-
-fn hear(datagram: &[u8], wish: &Wish, known: &mut BTreeMap<Neighbour, Standing>) {
+fn hear(datagram: &[u8], heard: &mut Heard) {
     for message in wire::messages(datagram) {
-        let Some((neighbour, standing)) = neighbour::event(message.kind, message.payload) else { continue };
-        if wish.contains(&neighbour) {
-            learn(known, neighbour, standing);
+        if let Some((neighbour, standing)) = neighbour::event(message.kind, message.payload) {
+            heard.learn(neighbour, standing);
         }
     }
 }
 
-/// While one that was silent is asked again, nothing new is known of it.
-fn learn(known: &mut BTreeMap<Neighbour, Standing>, neighbour: Neighbour, standing: Standing) {
-    let is_asked_again = standing == Standing::Unknown && known.get(&neighbour) == Some(&Standing::Silent);
-    if !is_asked_again {
-        known.insert(neighbour, standing);
-    }
-}
-
 /// A refusal (the interface went away) is answered by silence.
-async fn ask_for(requests: &mut Socket, neighbours: impl Iterator<Item = &Neighbour>) -> Result<(), NetlinkError> {
-    let neighbours: Vec<_> = neighbours.collect();
+async fn ask_for(
+    requests: &mut Socket,
+    heard: &mut Heard,
+    neighbours: impl IntoIterator<Item = &Neighbour>,
+) -> Result<(), NetlinkError> {
+    let neighbours: Vec<_> = neighbours.into_iter().copied().collect();
+    neighbours.iter().for_each(|neighbour| heard.asked(*neighbour));
     let flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE;
-    let encode = |out: &mut Vec<u8>, neighbour: &&Neighbour, sequence| {
+    let encode = |out: &mut Vec<u8>, neighbour: &Neighbour, sequence| {
         wire::put_message(out, neighbour::NEW_NEIGHBOUR, flags, sequence, &neighbour::use_request(neighbour));
     };
     requests.carry_out(&neighbours, encode).await.map(drop)
 }
 
-async fn look(requests: &mut Socket, wish: &Wish) -> Result<BTreeMap<Neighbour, Standing>, NetlinkError> {
+async fn look(
+    requests: &mut Socket,
+    wish: &BTreeSet<Neighbour>,
+) -> Result<BTreeMap<Neighbour, Standing>, NetlinkError> {
     let wanted = |payload: &[u8]| neighbour::entry(payload).filter(|(neighbour, _)| wish.contains(neighbour));
     let request = neighbour::list_request();
     Ok(requests.list("neighbours", neighbour::GET_NEIGHBOUR, &request, wanted).await?.into_iter().collect())
