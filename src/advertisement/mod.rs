@@ -11,13 +11,11 @@
 mod observe;
 pub mod plan;
 
-use std::time::Duration;
-
 use kube::{Api, Client};
 
 use crate::api::Advertisement;
 use crate::cluster::clock;
-use crate::cluster::conditions::{ConditionWriter, now_in_words};
+use crate::cluster::conditions::{ConditionWriter, NODES_PACE, now_in_words};
 use crate::cluster::store::Store;
 use crate::config::selector::Labels;
 use crate::model::views::NodeView;
@@ -25,11 +23,6 @@ use plan::{ObservedAdvertisement, ObservedPool, Plan};
 
 pub use observe::{peer, pool, view};
 pub use plan::ObservedPeer;
-
-/// How often everything is looked at without a signal.
-const PERIOD: Duration = Duration::from_secs(300);
-/// How often at most because of Nodes: when many join, nobody waits for what is said here of their labels.
-const NODES_PACE: Duration = Duration::from_secs(5);
 
 /// What the room works with.
 pub struct Context {
@@ -61,14 +54,13 @@ pub async fn run(mut context: Context, seed: u64) {
         let Plan { statuses } = plan::plan(&observe::observe(&context, &mut writer), &now_in_words());
         writer.write(&api, statuses, view).await;
         let now = clock::now();
-        let deadline = writer.deadline().map_or(now + PERIOD, |retry| retry.min(now + PERIOD));
         tokio::select! {
             () = context.advertisements.changed() => {}
             () = context.pools.changed() => {}
             () = context.peers.changed() => {}
             () = context.namespaces.changed() => {}
             () = context.nodes.changed_not_before(now + NODES_PACE) => {}
-            () = clock::until(Some(deadline)) => {}
+            () = clock::until(Some(writer.next_look(now))) => {}
         }
     }
 }

@@ -56,6 +56,20 @@ pub struct NewConditions {
     pub conditions: Vec<Condition>,
 }
 
+impl NewConditions {
+    /// These verdicts of an object of this version and generation, if its conditions say anything else; `now` is RFC 3339.
+    pub fn unless_said<const N: usize>(
+        verdicts: [(ConditionType, Verdict); N],
+        conditions: &[Condition],
+        (resource_version, generation): (&str, Option<i64>),
+        now: &str,
+    ) -> Option<Self> {
+        let wanted = verdicts.map(|(kind, verdict)| verdict.condition(kind, conditions, generation, now));
+        (wanted != *conditions)
+            .then(|| Self { resource_version: resource_version.to_owned(), conditions: wanted.into() })
+    }
+}
+
 impl Condition {
     /// Whether it is as whoever made the object will want it. What the inventory says on purpose is, and so is what
     /// is not looked at while the object has faults: those are told by another condition.

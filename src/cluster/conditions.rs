@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Display};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use k8s_openapi::jiff::Timestamp;
@@ -18,6 +19,11 @@ use super::told::Told;
 use super::written::Written;
 use crate::api::condition::NewConditions;
 use crate::model::Moment;
+
+/// How often everything is looked at without a signal.
+const PERIOD: Duration = Duration::from_secs(300);
+/// How often at most because of Nodes: when many join, nobody waits for what is said of their labels.
+pub const NODES_PACE: Duration = Duration::from_secs(5);
 
 /// What was written to objects of one kind and has not come back yet, and what is to be tried again.
 #[derive(Debug)]
@@ -37,9 +43,9 @@ impl<N: Ord + Clone + Display + Send + Sync, V: Send> ConditionWriter<N, V> {
         self.written.lay_over(seen);
     }
 
-    /// When the next of those that failed is due.
-    pub fn deadline(&self) -> Option<Moment> {
-        self.backoff.deadline()
+    /// When everything is to be looked at without a signal: once in a while, or when one that failed is due.
+    pub fn next_look(&self, now: Moment) -> Moment {
+        self.backoff.deadline().map_or(now + PERIOD, |retry| retry.min(now + PERIOD))
     }
 
     /// Writes what is due, side by side; each write is complete in itself. An object that changed meanwhile is

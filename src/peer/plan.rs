@@ -59,16 +59,14 @@ pub fn plan(observed: &Observed, now: &str) -> Plan {
                 (standing.ready(&view.remarks), standing.references(), standing.conflict(peer))
             }
         };
-        let condition = |kind, verdict: Verdict| verdict.condition(kind, &view.conditions, view.generation, now);
-        let conditions = vec![
-            condition(ConditionType::Ready, ready),
-            condition(ConditionType::ResolvedRefs, references),
-            condition(ConditionType::Conflict, conflict),
+        let verdicts = [
+            (ConditionType::Ready, ready),
+            (ConditionType::ResolvedRefs, references),
+            (ConditionType::Conflict, conflict),
         ];
-        if conditions != view.conditions {
-            let resource_version = view.resource_version.clone();
-            plan.statuses.insert(name.clone(), NewConditions { resource_version, conditions });
-        }
+        let version = (&*view.resource_version, view.generation);
+        let new = NewConditions::unless_said(verdicts, &view.conditions, version, now);
+        plan.statuses.extend(new.map(|new| (name.clone(), new)));
     }
     plan
 }
